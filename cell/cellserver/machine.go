@@ -1,0 +1,113 @@
+package cellserver
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/fairlead/fairlead/cell/engine"
+	"github.com/fairlead/fairlead/cell/leader"
+)
+
+// Apply applies one entry of the log. It panics on bytes that this version does not understand: going on without them would be another
+// history than that of the other replicas.
+//
+// An entry that is not the one in flight was another leader's, or came to be applied after all when it had been given up: then this server was
+// deposed and has not been told yet. It ends every call, and answers none until it is told to lead again: what its leader knows is no longer so.
+func (s *Server) Apply(index uint64, data []byte) any {
+	entry, own, err := s.decode(data)
+	if err != nil {
+		panic(fmt.Sprintf("cellserver: entry %d: %v", index, err))
+	}
+	var done []*leader.Call
+	s.mu.Lock()
+	a := s.state.Apply(index, entry)
+	switch {
+	case s.lead == nil:
+	case own && s.lead.InFlight():
+		var refused error
+		if done, refused = s.lead.Applied(s.now(), a); refused != nil {
+			s.cfg.Logger.Error("the state refused what was sealed on it; the scheduler is made anew", "error", refused)
+			s.stale = errRefused // and not the reason, which is that of one fact and no answer to any other call
+		}
+	default:
+		done = s.depose()
+	}
+	for _, j := range a.Ended {
+		if len(s.waiters[j.ID]) > 0 {
+			s.endWaits(j.ID)
+		}
+	}
+	s.mu.Unlock()
+	finish(done)
+	return nil
+}
+
+// Restore replaces the state by a snapshot. A server that leads is deposed by it as by another leader's entry.
+func (s *Server) Restore(r io.Reader) error {
+	state, err := engine.Restore(s.cfg.Leader.Limits, r)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.state = state
+	var done []*leader.Call
+	if s.lead != nil {
+		done = s.depose()
+	}
+	s.mu.Unlock()
+	finish(done)
+	return nil
+}
+
+// CheckSnapshot returns why Restore would refuse a snapshot. It changes nothing.
+func (s *Server) CheckSnapshot(r io.Reader) error {
+	_, err := engine.Restore(s.cfg.Leader.Limits, r)
+	return err
+}
+
+// Snapshot marks the state as it is, to be written while Apply goes on.
+func (s *Server) Snapshot() (*Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	walk, err := s.state.BeginSnapshot()
+	if err != nil {
+		return nil, err
+	}
+	return &Snapshot{server: s, walk: walk}, nil
+}
+
+// Snapshot is a marked state. WriteTo or Release ends it.
+type Snapshot struct {
+	server *Server
+	walk   *engine.Snapshot
+}
+
+// WriteTo writes the state as it was when it was marked, holding the cell's lock only piece by piece.
+func (n *Snapshot) WriteTo(w io.Writer) (int64, error) {
+	var written int64
+	var buf []byte
+	for {
+		n.server.mu.Lock()
+		piece, err := n.walk.Next(buf[:0])
+		n.server.mu.Unlock()
+		buf = piece
+		m, writeErr := w.Write(piece)
+		written += int64(m)
+		switch {
+		case writeErr != nil:
+			return written, writeErr
+		case errors.Is(err, io.EOF):
+			return written, nil
+		case err != nil:
+			return written, err
+		}
+	}
+}
+
+// Release gives the snapshot up, written or not.
+func (n *Snapshot) Release() {
+	n.server.mu.Lock()
+	defer n.server.mu.Unlock()
+	n.walk.Close()
+}

@@ -1,0 +1,14 @@
+//go:build unix
+
+package demo
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// shell runs programs and says whether they exist.
+const shell = "/bin/sh"
+
+// apart gives the child a process group of its own: a terminal's Ctrl-C is for the parent, which ends its children in order.
+func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package localcluster
+
+import "os/exec"
+
+func apart(*exec.Cmd) {}

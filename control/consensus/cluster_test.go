@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -373,6 +374,35 @@ func TestFailingLeaderIsReplaced(t *testing.T) {
 			c.restart(old.id)
 			c.converge(acked)
 		})
+	}
+}
+
+// TestVerifyIgnoresEarlierAnswers keeps back the answers to what a leader sent before the question, cuts it off, asks, and lets them
+// through: they say nothing of the time after the question.
+func TestVerifyIgnoresEarlierAnswers(t *testing.T) {
+	for range 5 {
+		c := newCluster(t, nil, "a", "b", "c")
+		c.propose(10)
+		old, lost := c.lead()
+		release := c.net.hold(old.id)
+		for c.net.late.Load() == 0 {
+			runtime.Gosched()
+		}
+		c.net.isolate(old.id)
+		heard := old.group.network.rounds.Load()
+		asked := make(chan error, 1)
+		go func() { asked <- old.group.Verify(t.Context()) }()
+		for old.group.network.rounds.Load() == heard {
+			runtime.Gosched()
+		}
+		release()
+		if err := <-asked; !errors.Is(err, ErrNotLeader) {
+			t.Errorf("Verify returned %v", err)
+		}
+		<-lost
+		for _, r := range c.running() {
+			c.stop(r)
+		}
 	}
 }
 

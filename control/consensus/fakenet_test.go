@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,16 +16,19 @@ type fakeNet struct {
 	at    map[string]*fakeTransport
 	cut   map[string]bool
 	conns map[net.Conn][2]string
+	slow  map[string]*sync.RWMutex // what reads of the answers to an address wait for
+	late  atomic.Int32             // how many waited
 }
 
 func newFakeNet() *fakeNet {
-	return &fakeNet{at: make(map[string]*fakeTransport), cut: make(map[string]bool), conns: make(map[net.Conn][2]string)}
+	return &fakeNet{at: make(map[string]*fakeTransport), cut: make(map[string]bool), conns: make(map[net.Conn][2]string), slow: make(map[string]*sync.RWMutex)}
 }
 
 // listen returns the transport at an address, which may have been used before.
 func (n *fakeNet) listen(address string) *fakeTransport {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.slow[address] = new(sync.RWMutex)
 	t := &fakeTransport{net: n, address: address, incoming: make(chan net.Conn), closed: make(chan struct{})}
 	n.at[address] = t
 	return t
@@ -40,6 +44,14 @@ func (n *fakeNet) isolate(address string) {
 			delete(n.conns, conn)
 		}
 	}
+}
+
+// hold keeps back every answer to an address that arrives from now on, also past the end of its connection, until release is called.
+func (n *fakeNet) hold(address string) (release func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.slow[address].Lock()
+	return n.slow[address].Unlock
 }
 
 func (n *fakeNet) heal(address string) {
@@ -58,7 +70,24 @@ func (n *fakeNet) connect(from, to string) (near, far net.Conn, listener *fakeTr
 	}
 	near, far = net.Pipe()
 	n.conns[near], n.conns[far] = [2]string{from, to}, [2]string{from, to}
-	return near, far, listener, nil
+	return heldConn{Conn: near, gate: n.slow[from], late: &n.late}, far, listener, nil
+}
+
+// heldConn is a connection whose answers may be late.
+type heldConn struct {
+	net.Conn
+	gate *sync.RWMutex
+	late *atomic.Int32
+}
+
+func (c heldConn) Read(b []byte) (int, error) {
+	read, err := c.Conn.Read(b)
+	if !c.gate.TryRLock() {
+		c.late.Add(1)
+		c.gate.RLock()
+	}
+	c.gate.RUnlock()
+	return read, err
 }
 
 // fakeTransport is one replica's end.

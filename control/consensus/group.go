@@ -154,7 +154,7 @@ func (g *Group) start(sm StateMachine) error {
 	g.running.Go(g.gather)
 	if g.network != nil {
 		g.network.node.Store(node)
-		g.running.Go(func() { g.verifier.run(node, g.stop) })
+		g.running.Go(func() { g.verifier.run(g) })
 	}
 	return nil
 }

@@ -31,6 +31,8 @@ type network struct {
 	advertise raft.ServerAddress
 	node      atomic.Pointer[raft.Raft] // nil until it runs
 
+	rounds atomic.Uint64 // counts the questions whether this replica leads
+
 	mu       sync.Mutex
 	contacts map[raft.ServerID]contact
 	heard    chan struct{} // closed and replaced with every contact
@@ -43,6 +45,8 @@ type contact struct {
 	at        time.Time
 	lastIndex uint64 // the end of its log
 	committed uint64 // the leader's commit index when it was asked
+	term      uint64 // of the leader that it agreed with
+	round     uint64 // the last question that was asked before a message of this term left which it answered
 }
 
 var (
@@ -77,6 +81,7 @@ func (n *network) Close() error {
 // AppendEntries implements raft.Transport. Heartbeats come this way, several in each election time-out, so that what they
 // are answered is news enough.
 func (n *network) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	round := n.rounds.Load()
 	var committed uint64
 	if node := n.node.Load(); node != nil {
 		committed = node.CommitIndex()
@@ -84,7 +89,11 @@ func (n *network) AppendEntries(id raft.ServerID, target raft.ServerAddress, arg
 	err := n.NetworkTransport.AppendEntries(id, target, args, resp)
 	switch heartbeat := len(args.Entries) == 0 && args.PrevLogEntry == 0 && args.LeaderCommitIndex == 0; {
 	case err == nil:
-		n.note(id, contact{at: time.Now(), lastIndex: resp.LastLog, committed: committed})
+		c := contact{at: time.Now(), lastIndex: resp.LastLog, committed: committed}
+		if resp.Term == args.Term {
+			c.term, c.round = args.Term, round
+		}
+		n.note(id, c)
 	case !heartbeat:
 		n.awaitContact(id)
 	}
@@ -105,6 +114,9 @@ func (n *network) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, a
 func (n *network) note(id raft.ServerID, c contact) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if last := n.contacts[id]; last.term > c.term || (last.term == c.term && last.round > c.round) {
+		c.term, c.round = last.term, last.round // two kinds of messages overtake each other
+	}
 	n.contacts[id] = c
 	close(n.heard)
 	n.heard = make(chan struct{})
@@ -140,6 +152,24 @@ func (n *network) contact(id raft.ServerID) (contact, bool) {
 	defer n.mu.Unlock()
 	c, ok := n.contacts[id]
 	return c, ok
+}
+
+// agreed tells whether a majority of the servers, self among them, answered a message of the term that left in the round or
+// later. If not, changed is closed with the next answer.
+func (n *network) agreed(servers []raft.Server, self raft.ServerID, term, round uint64) (ok bool, changed <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	voters, votes := 0, 0
+	for _, s := range servers {
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		if c := n.contacts[s.ID]; s.ID == self || (c.term == term && c.round >= round) {
+			votes++
+		}
+	}
+	return votes > voters/2, n.heard
 }
 
 // forget drops what was heard in an earlier reign.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -45,16 +46,51 @@ func (v *verifier) take() *verification {
 	return q
 }
 
-func (v *verifier) run(node *raft.Raft, stop <-chan struct{}) {
+func (v *verifier) run(g *Group) {
 	for {
 		select {
 		case <-v.wake:
-		case <-stop:
+		case <-g.stop:
 			return
 		}
 		q := v.take()
-		q.err = node.VerifyLeader().Error()
+		q.err = g.ask()
 		close(q.done)
+	}
+}
+
+// ask asks the other voters. Raft's own question is not enough: an answer that was on its way when the question came counts
+// for it, and what is answered before a pause may be read after it, when another leads. So raft is made to send, and what
+// counts are answers to what left afterwards.
+func (g *Group) ask() error {
+	round := g.network.rounds.Add(1)
+	term := g.raft.CurrentTerm()
+	again := time.NewTicker(g.cfg.ElectionTimeout)
+	defer again.Stop()
+	for {
+		if err := g.raft.VerifyLeader().Error(); err != nil {
+			return err
+		}
+		if g.raft.CurrentTerm() != term {
+			return raft.ErrLeadershipLost
+		}
+		configuration := g.raft.GetConfiguration()
+		if err := configuration.Error(); err != nil {
+			return err
+		}
+		for waiting := true; waiting; {
+			ok, changed := g.network.agreed(configuration.Configuration().Servers, raft.ServerID(g.cfg.ID), term, round)
+			if ok {
+				return nil
+			}
+			select {
+			case <-changed:
+			case <-again.C:
+				waiting = false // raft knows by now if it leads no more
+			case <-g.stop:
+				return ErrClosed
+			}
+		}
 	}
 }
 

@@ -23,6 +23,70 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// LaneMode says what a lane does in a cell.
+type LaneMode int32
+
+const (
+	LaneMode_LANE_MODE_UNSPECIFIED LaneMode = 0
+	// It takes jobs at its epoch and runs them.
+	LaneMode_LANE_MODE_OPEN LaneMode = 1
+	// It takes nothing until it is opened again or another cell has it.
+	LaneMode_LANE_MODE_FENCED LaneMode = 2
+	// It is being filled.
+	LaneMode_LANE_MODE_STAGED LaneMode = 3
+	// It was the source and is fed by the lane's new home.
+	LaneMode_LANE_MODE_STANDBY LaneMode = 4
+	// It has left.
+	LaneMode_LANE_MODE_TOMBSTONE LaneMode = 5
+)
+
+// Enum value maps for LaneMode.
+var (
+	LaneMode_name = map[int32]string{
+		0: "LANE_MODE_UNSPECIFIED",
+		1: "LANE_MODE_OPEN",
+		2: "LANE_MODE_FENCED",
+		3: "LANE_MODE_STAGED",
+		4: "LANE_MODE_STANDBY",
+		5: "LANE_MODE_TOMBSTONE",
+	}
+	LaneMode_value = map[string]int32{
+		"LANE_MODE_UNSPECIFIED": 0,
+		"LANE_MODE_OPEN":        1,
+		"LANE_MODE_FENCED":      2,
+		"LANE_MODE_STAGED":      3,
+		"LANE_MODE_STANDBY":     4,
+		"LANE_MODE_TOMBSTONE":   5,
+	}
+)
+
+func (x LaneMode) Enum() *LaneMode {
+	p := new(LaneMode)
+	*p = x
+	return p
+}
+
+func (x LaneMode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LaneMode) Descriptor() protoreflect.EnumDescriptor {
+	return file_fairlead_v1_agent_proto_enumTypes[0].Descriptor()
+}
+
+func (LaneMode) Type() protoreflect.EnumType {
+	return &file_fairlead_v1_agent_proto_enumTypes[0]
+}
+
+func (x LaneMode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LaneMode.Descriptor instead.
+func (LaneMode) EnumDescriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{0}
+}
+
 // PeerChange is what is done to a replica.
 type PeerChange int32
 
@@ -60,11 +124,11 @@ func (x PeerChange) String() string {
 }
 
 func (PeerChange) Descriptor() protoreflect.EnumDescriptor {
-	return file_fairlead_v1_agent_proto_enumTypes[0].Descriptor()
+	return file_fairlead_v1_agent_proto_enumTypes[1].Descriptor()
 }
 
 func (PeerChange) Type() protoreflect.EnumType {
-	return &file_fairlead_v1_agent_proto_enumTypes[0]
+	return &file_fairlead_v1_agent_proto_enumTypes[1]
 }
 
 func (x PeerChange) Number() protoreflect.EnumNumber {
@@ -73,7 +137,1642 @@ func (x PeerChange) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PeerChange.Descriptor instead.
 func (PeerChange) EnumDescriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{1}
+}
+
+// Move names one attempt of a migration.
+type Move struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Migration     string                 `protobuf:"bytes,1,opt,name=migration,proto3" json:"migration,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Move) Reset() {
+	*x = Move{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Move) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Move) ProtoMessage() {}
+
+func (x *Move) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Move.ProtoReflect.Descriptor instead.
+func (*Move) Descriptor() ([]byte, []int) {
 	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Move) GetMigration() string {
+	if x != nil {
+		return x.Migration
+	}
+	return ""
+}
+
+func (x *Move) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+// LaneCursor says how far a lane was copied.
+type LaneCursor struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Jobs accepted up to this number were copied; the largest number there is once all were.
+	Seeded uint64 `protobuf:"varint,1,opt,name=seeded,proto3" json:"seeded,omitempty"`
+	// The last change that was copied.
+	Change        uint64 `protobuf:"varint,2,opt,name=change,proto3" json:"change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LaneCursor) Reset() {
+	*x = LaneCursor{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LaneCursor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LaneCursor) ProtoMessage() {}
+
+func (x *LaneCursor) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LaneCursor.ProtoReflect.Descriptor instead.
+func (*LaneCursor) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *LaneCursor) GetSeeded() uint64 {
+	if x != nil {
+		return x.Seeded
+	}
+	return 0
+}
+
+func (x *LaneCursor) GetChange() uint64 {
+	if x != nil {
+		return x.Change
+	}
+	return 0
+}
+
+// LaneView is how a lane stands in a cell.
+type LaneView struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Class Class                  `protobuf:"varint,1,opt,name=class,proto3,enum=fairlead.v1.Class" json:"class,omitempty"`
+	// Unspecified when the cell has no such lane.
+	Mode  LaneMode `protobuf:"varint,2,opt,name=mode,proto3,enum=fairlead.v1.LaneMode" json:"mode,omitempty"`
+	Epoch uint64   `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Move  *Move    `protobuf:"bytes,4,opt,name=move,proto3" json:"move,omitempty"`
+	// The log's index of the entry that fenced it; 0 for none.
+	FenceIndex uint64 `protobuf:"varint,5,opt,name=fence_index,json=fenceIndex,proto3" json:"fence_index,omitempty"`
+	Tracked    bool   `protobuf:"varint,6,opt,name=tracked,proto3" json:"tracked,omitempty"`
+	// The number of the last change, while it is tracked or being filled.
+	Change uint64 `protobuf:"varint,7,opt,name=change,proto3" json:"change,omitempty"`
+	// Of a lane that is filled: how far.
+	Cursor      *LaneCursor `protobuf:"bytes,8,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	JobsDelayed int64       `protobuf:"varint,9,opt,name=jobs_delayed,json=jobsDelayed,proto3" json:"jobs_delayed,omitempty"`
+	JobsReady   int64       `protobuf:"varint,10,opt,name=jobs_ready,json=jobsReady,proto3" json:"jobs_ready,omitempty"`
+	JobsLeased  int64       `protobuf:"varint,11,opt,name=jobs_leased,json=jobsLeased,proto3" json:"jobs_leased,omitempty"`
+	JobsEnded   int64       `protobuf:"varint,12,opt,name=jobs_ended,json=jobsEnded,proto3" json:"jobs_ended,omitempty"`
+	Keys        int64       `protobuf:"varint,13,opt,name=keys,proto3" json:"keys,omitempty"`
+	Bytes       int64       `protobuf:"varint,14,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Charged     int64       `protobuf:"varint,15,opt,name=charged,proto3" json:"charged,omitempty"`
+	// Of all of it; unset until it is computed.
+	Digest []byte `protobuf:"bytes,16,opt,name=digest,proto3" json:"digest,omitempty"`
+	// How long the oldest waiting job has waited, and how long the next one would by what the scheduler knows.
+	OldestWait    *durationpb.Duration `protobuf:"bytes,17,opt,name=oldest_wait,json=oldestWait,proto3" json:"oldest_wait,omitempty"`
+	PredictedWait *durationpb.Duration `protobuf:"bytes,18,opt,name=predicted_wait,json=predictedWait,proto3" json:"predicted_wait,omitempty"`
+	// Submissions and grants since the lane was opened here.
+	Submitted     int64 `protobuf:"varint,19,opt,name=submitted,proto3" json:"submitted,omitempty"`
+	Granted       int64 `protobuf:"varint,20,opt,name=granted,proto3" json:"granted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LaneView) Reset() {
+	*x = LaneView{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LaneView) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LaneView) ProtoMessage() {}
+
+func (x *LaneView) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LaneView.ProtoReflect.Descriptor instead.
+func (*LaneView) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *LaneView) GetClass() Class {
+	if x != nil {
+		return x.Class
+	}
+	return Class_CLASS_UNSPECIFIED
+}
+
+func (x *LaneView) GetMode() LaneMode {
+	if x != nil {
+		return x.Mode
+	}
+	return LaneMode_LANE_MODE_UNSPECIFIED
+}
+
+func (x *LaneView) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *LaneView) GetMove() *Move {
+	if x != nil {
+		return x.Move
+	}
+	return nil
+}
+
+func (x *LaneView) GetFenceIndex() uint64 {
+	if x != nil {
+		return x.FenceIndex
+	}
+	return 0
+}
+
+func (x *LaneView) GetTracked() bool {
+	if x != nil {
+		return x.Tracked
+	}
+	return false
+}
+
+func (x *LaneView) GetChange() uint64 {
+	if x != nil {
+		return x.Change
+	}
+	return 0
+}
+
+func (x *LaneView) GetCursor() *LaneCursor {
+	if x != nil {
+		return x.Cursor
+	}
+	return nil
+}
+
+func (x *LaneView) GetJobsDelayed() int64 {
+	if x != nil {
+		return x.JobsDelayed
+	}
+	return 0
+}
+
+func (x *LaneView) GetJobsReady() int64 {
+	if x != nil {
+		return x.JobsReady
+	}
+	return 0
+}
+
+func (x *LaneView) GetJobsLeased() int64 {
+	if x != nil {
+		return x.JobsLeased
+	}
+	return 0
+}
+
+func (x *LaneView) GetJobsEnded() int64 {
+	if x != nil {
+		return x.JobsEnded
+	}
+	return 0
+}
+
+func (x *LaneView) GetKeys() int64 {
+	if x != nil {
+		return x.Keys
+	}
+	return 0
+}
+
+func (x *LaneView) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *LaneView) GetCharged() int64 {
+	if x != nil {
+		return x.Charged
+	}
+	return 0
+}
+
+func (x *LaneView) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+func (x *LaneView) GetOldestWait() *durationpb.Duration {
+	if x != nil {
+		return x.OldestWait
+	}
+	return nil
+}
+
+func (x *LaneView) GetPredictedWait() *durationpb.Duration {
+	if x != nil {
+		return x.PredictedWait
+	}
+	return nil
+}
+
+func (x *LaneView) GetSubmitted() int64 {
+	if x != nil {
+		return x.Submitted
+	}
+	return 0
+}
+
+func (x *LaneView) GetGranted() int64 {
+	if x != nil {
+		return x.Granted
+	}
+	return 0
+}
+
+// GetLanesRequest is what is asked of LaneService.GetLanes.
+type GetLanesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetLanesRequest) Reset() {
+	*x = GetLanesRequest{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetLanesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetLanesRequest) ProtoMessage() {}
+
+func (x *GetLanesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetLanesRequest.ProtoReflect.Descriptor instead.
+func (*GetLanesRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *GetLanesRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+// GetLanesResponse is the answer of LaneService.GetLanes.
+type GetLanesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Lanes []*LaneView            `protobuf:"bytes,1,rep,name=lanes,proto3" json:"lanes,omitempty"`
+	// The log's last applied index, and the cell's clock.
+	Index uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Time  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
+	// How long entries of the log lately took to be applied.
+	CommitP50 *durationpb.Duration `protobuf:"bytes,4,opt,name=commit_p50,json=commitP50,proto3" json:"commit_p50,omitempty"`
+	CommitP99 *durationpb.Duration `protobuf:"bytes,5,opt,name=commit_p99,json=commitP99,proto3" json:"commit_p99,omitempty"`
+	// What live workers offer, and slots in all and in use.
+	OperationsOffered []string `protobuf:"bytes,6,rep,name=operations_offered,json=operationsOffered,proto3" json:"operations_offered,omitempty"`
+	Slots             int64    `protobuf:"varint,7,opt,name=slots,proto3" json:"slots,omitempty"`
+	SlotsUsed         int64    `protobuf:"varint,8,opt,name=slots_used,json=slotsUsed,proto3" json:"slots_used,omitempty"`
+	// Operations of the tenant's jobs that have not ended or ended lately.
+	OperationsNeeded []string `protobuf:"bytes,9,rep,name=operations_needed,json=operationsNeeded,proto3" json:"operations_needed,omitempty"`
+	// Of the tenant's policy here; 0 for none.
+	PolicyEpoch   uint64 `protobuf:"varint,10,opt,name=policy_epoch,json=policyEpoch,proto3" json:"policy_epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetLanesResponse) Reset() {
+	*x = GetLanesResponse{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetLanesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetLanesResponse) ProtoMessage() {}
+
+func (x *GetLanesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetLanesResponse.ProtoReflect.Descriptor instead.
+func (*GetLanesResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *GetLanesResponse) GetLanes() []*LaneView {
+	if x != nil {
+		return x.Lanes
+	}
+	return nil
+}
+
+func (x *GetLanesResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *GetLanesResponse) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *GetLanesResponse) GetCommitP50() *durationpb.Duration {
+	if x != nil {
+		return x.CommitP50
+	}
+	return nil
+}
+
+func (x *GetLanesResponse) GetCommitP99() *durationpb.Duration {
+	if x != nil {
+		return x.CommitP99
+	}
+	return nil
+}
+
+func (x *GetLanesResponse) GetOperationsOffered() []string {
+	if x != nil {
+		return x.OperationsOffered
+	}
+	return nil
+}
+
+func (x *GetLanesResponse) GetSlots() int64 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *GetLanesResponse) GetSlotsUsed() int64 {
+	if x != nil {
+		return x.SlotsUsed
+	}
+	return 0
+}
+
+func (x *GetLanesResponse) GetOperationsNeeded() []string {
+	if x != nil {
+		return x.OperationsNeeded
+	}
+	return nil
+}
+
+func (x *GetLanesResponse) GetPolicyEpoch() uint64 {
+	if x != nil {
+		return x.PolicyEpoch
+	}
+	return 0
+}
+
+// StageLaneRequest is what is asked of LaneService.StageLane.
+type StageLaneRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Move  *Move                  `protobuf:"bytes,1,opt,name=move,proto3" json:"move,omitempty"`
+	Class Class                  `protobuf:"varint,2,opt,name=class,proto3,enum=fairlead.v1.Class" json:"class,omitempty"`
+	Epoch uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// What the tenant is promised here, and its organization.
+	Tenant        *TenantPromise       `protobuf:"bytes,4,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Organization  *OrganizationPromise `protobuf:"bytes,5,opt,name=organization,proto3" json:"organization,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StageLaneRequest) Reset() {
+	*x = StageLaneRequest{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StageLaneRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StageLaneRequest) ProtoMessage() {}
+
+func (x *StageLaneRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StageLaneRequest.ProtoReflect.Descriptor instead.
+func (*StageLaneRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *StageLaneRequest) GetMove() *Move {
+	if x != nil {
+		return x.Move
+	}
+	return nil
+}
+
+func (x *StageLaneRequest) GetClass() Class {
+	if x != nil {
+		return x.Class
+	}
+	return Class_CLASS_UNSPECIFIED
+}
+
+func (x *StageLaneRequest) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *StageLaneRequest) GetTenant() *TenantPromise {
+	if x != nil {
+		return x.Tenant
+	}
+	return nil
+}
+
+func (x *StageLaneRequest) GetOrganization() *OrganizationPromise {
+	if x != nil {
+		return x.Organization
+	}
+	return nil
+}
+
+// StageLaneResponse is the answer of LaneService.StageLane.
+type StageLaneResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StageLaneResponse) Reset() {
+	*x = StageLaneResponse{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StageLaneResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StageLaneResponse) ProtoMessage() {}
+
+func (x *StageLaneResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StageLaneResponse.ProtoReflect.Descriptor instead.
+func (*StageLaneResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *StageLaneResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+// TrackLaneRequest is what is asked of LaneService.TrackLane.
+type TrackLaneRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Move          *Move                  `protobuf:"bytes,1,opt,name=move,proto3" json:"move,omitempty"`
+	Tenant        string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Class         Class                  `protobuf:"varint,3,opt,name=class,proto3,enum=fairlead.v1.Class" json:"class,omitempty"`
+	Off           bool                   `protobuf:"varint,4,opt,name=off,proto3" json:"off,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrackLaneRequest) Reset() {
+	*x = TrackLaneRequest{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrackLaneRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrackLaneRequest) ProtoMessage() {}
+
+func (x *TrackLaneRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrackLaneRequest.ProtoReflect.Descriptor instead.
+func (*TrackLaneRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *TrackLaneRequest) GetMove() *Move {
+	if x != nil {
+		return x.Move
+	}
+	return nil
+}
+
+func (x *TrackLaneRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *TrackLaneRequest) GetClass() Class {
+	if x != nil {
+		return x.Class
+	}
+	return Class_CLASS_UNSPECIFIED
+}
+
+func (x *TrackLaneRequest) GetOff() bool {
+	if x != nil {
+		return x.Off
+	}
+	return false
+}
+
+// TrackLaneResponse is the answer of LaneService.TrackLane.
+type TrackLaneResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrackLaneResponse) Reset() {
+	*x = TrackLaneResponse{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrackLaneResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrackLaneResponse) ProtoMessage() {}
+
+func (x *TrackLaneResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrackLaneResponse.ProtoReflect.Descriptor instead.
+func (*TrackLaneResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *TrackLaneResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+// ExportLaneRequest is what is asked of LaneService.ExportLane.
+type ExportLaneRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Move   *Move                  `protobuf:"bytes,1,opt,name=move,proto3" json:"move,omitempty"`
+	Tenant string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Class  Class                  `protobuf:"varint,3,opt,name=class,proto3,enum=fairlead.v1.Class" json:"class,omitempty"`
+	Cursor *LaneCursor            `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// About how large the answer may be; 256 KiB when 0, 1 MiB at most.
+	BytesMax      int32 `protobuf:"varint,5,opt,name=bytes_max,json=bytesMax,proto3" json:"bytes_max,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportLaneRequest) Reset() {
+	*x = ExportLaneRequest{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportLaneRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportLaneRequest) ProtoMessage() {}
+
+func (x *ExportLaneRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportLaneRequest.ProtoReflect.Descriptor instead.
+func (*ExportLaneRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ExportLaneRequest) GetMove() *Move {
+	if x != nil {
+		return x.Move
+	}
+	return nil
+}
+
+func (x *ExportLaneRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ExportLaneRequest) GetClass() Class {
+	if x != nil {
+		return x.Class
+	}
+	return Class_CLASS_UNSPECIFIED
+}
+
+func (x *ExportLaneRequest) GetCursor() *LaneCursor {
+	if x != nil {
+		return x.Cursor
+	}
+	return nil
+}
+
+func (x *ExportLaneRequest) GetBytesMax() int32 {
+	if x != nil {
+		return x.BytesMax
+	}
+	return 0
+}
+
+// ExportLaneResponse is the answer of LaneService.ExportLane.
+type ExportLaneResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the cell's own format.
+	Records []byte `protobuf:"bytes,1,opt,name=records,proto3" json:"records,omitempty"`
+	Count   int64  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	// After them.
+	Next *LaneCursor `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"`
+	// The number of the last change, and the index of the log, when they were read.
+	Change uint64 `protobuf:"varint,4,opt,name=change,proto3" json:"change,omitempty"`
+	Index  uint64 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`
+	// How many jobs are not yet seeded, and how many changes wait.
+	SeedLeft      int64                `protobuf:"varint,6,opt,name=seed_left,json=seedLeft,proto3" json:"seed_left,omitempty"`
+	ChangesLeft   int64                `protobuf:"varint,7,opt,name=changes_left,json=changesLeft,proto3" json:"changes_left,omitempty"`
+	CommitP99     *durationpb.Duration `protobuf:"bytes,8,opt,name=commit_p99,json=commitP99,proto3" json:"commit_p99,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportLaneResponse) Reset() {
+	*x = ExportLaneResponse{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportLaneResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportLaneResponse) ProtoMessage() {}
+
+func (x *ExportLaneResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportLaneResponse.ProtoReflect.Descriptor instead.
+func (*ExportLaneResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ExportLaneResponse) GetRecords() []byte {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *ExportLaneResponse) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *ExportLaneResponse) GetNext() *LaneCursor {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+func (x *ExportLaneResponse) GetChange() uint64 {
+	if x != nil {
+		return x.Change
+	}
+	return 0
+}
+
+func (x *ExportLaneResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *ExportLaneResponse) GetSeedLeft() int64 {
+	if x != nil {
+		return x.SeedLeft
+	}
+	return 0
+}
+
+func (x *ExportLaneResponse) GetChangesLeft() int64 {
+	if x != nil {
+		return x.ChangesLeft
+	}
+	return 0
+}
+
+func (x *ExportLaneResponse) GetCommitP99() *durationpb.Duration {
+	if x != nil {
+		return x.CommitP99
+	}
+	return nil
+}
+
+// ImportLaneRequest is what is asked of LaneService.ImportLane.
+type ImportLaneRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Move          *Move                  `protobuf:"bytes,1,opt,name=move,proto3" json:"move,omitempty"`
+	Tenant        string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Class         Class                  `protobuf:"varint,3,opt,name=class,proto3,enum=fairlead.v1.Class" json:"class,omitempty"`
+	Records       []byte                 `protobuf:"bytes,4,opt,name=records,proto3" json:"records,omitempty"`
+	Cursor        *LaneCursor            `protobuf:"bytes,5,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Next          *LaneCursor            `protobuf:"bytes,6,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportLaneRequest) Reset() {
+	*x = ImportLaneRequest{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportLaneRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportLaneRequest) ProtoMessage() {}
+
+func (x *ImportLaneRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportLaneRequest.ProtoReflect.Descriptor instead.
+func (*ImportLaneRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ImportLaneRequest) GetMove() *Move {
+	if x != nil {
+		return x.Move
+	}
+	return nil
+}
+
+func (x *ImportLaneRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ImportLaneRequest) GetClass() Class {
+	if x != nil {
+		return x.Class
+	}
+	return Class_CLASS_UNSPECIFIED
+}
+
+func (x *ImportLaneRequest) GetRecords() []byte {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *ImportLaneRequest) GetCursor() *LaneCursor {
+	if x != nil {
+		return x.Cursor
+	}
+	return nil
+}
+
+func (x *ImportLaneRequest) GetNext() *LaneCursor {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+// ImportLaneResponse is the answer of LaneService.ImportLane.
+type ImportLaneResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The lane's cursor after it.
+	Cursor *LaneCursor `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Index  uint64      `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	// False when the cursor was another than the request's, and nothing was done.
+	Applied       bool `protobuf:"varint,3,opt,name=applied,proto3" json:"applied,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportLaneResponse) Reset() {
+	*x = ImportLaneResponse{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportLaneResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportLaneResponse) ProtoMessage() {}
+
+func (x *ImportLaneResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportLaneResponse.ProtoReflect.Descriptor instead.
+func (*ImportLaneResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ImportLaneResponse) GetCursor() *LaneCursor {
+	if x != nil {
+		return x.Cursor
+	}
+	return nil
+}
+
+func (x *ImportLaneResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *ImportLaneResponse) GetApplied() bool {
+	if x != nil {
+		return x.Applied
+	}
+	return false
+}
+
+// SetLaneModeRequest is what is asked of LaneService.SetLaneMode.
+type SetLaneModeRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Move   *Move                  `protobuf:"bytes,1,opt,name=move,proto3" json:"move,omitempty"`
+	Tenant string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Class  Class                  `protobuf:"varint,3,opt,name=class,proto3,enum=fairlead.v1.Class" json:"class,omitempty"`
+	Mode   LaneMode               `protobuf:"varint,4,opt,name=mode,proto3,enum=fairlead.v1.LaneMode" json:"mode,omitempty"`
+	Epoch  uint64                 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// How much of what the tenant has of its credit goes with the lane, in thousandths.
+	Share         int32 `protobuf:"varint,6,opt,name=share,proto3" json:"share,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetLaneModeRequest) Reset() {
+	*x = SetLaneModeRequest{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetLaneModeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetLaneModeRequest) ProtoMessage() {}
+
+func (x *SetLaneModeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetLaneModeRequest.ProtoReflect.Descriptor instead.
+func (*SetLaneModeRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SetLaneModeRequest) GetMove() *Move {
+	if x != nil {
+		return x.Move
+	}
+	return nil
+}
+
+func (x *SetLaneModeRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *SetLaneModeRequest) GetClass() Class {
+	if x != nil {
+		return x.Class
+	}
+	return Class_CLASS_UNSPECIFIED
+}
+
+func (x *SetLaneModeRequest) GetMode() LaneMode {
+	if x != nil {
+		return x.Mode
+	}
+	return LaneMode_LANE_MODE_UNSPECIFIED
+}
+
+func (x *SetLaneModeRequest) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *SetLaneModeRequest) GetShare() int32 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+// SetLaneModeResponse is the answer of LaneService.SetLaneMode.
+type SetLaneModeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The log's index of the entry that did it, and the lane as it is then.
+	Index         uint64    `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Lane          *LaneView `protobuf:"bytes,2,opt,name=lane,proto3" json:"lane,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetLaneModeResponse) Reset() {
+	*x = SetLaneModeResponse{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetLaneModeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetLaneModeResponse) ProtoMessage() {}
+
+func (x *SetLaneModeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetLaneModeResponse.ProtoReflect.Descriptor instead.
+func (*SetLaneModeResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *SetLaneModeResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *SetLaneModeResponse) GetLane() *LaneView {
+	if x != nil {
+		return x.Lane
+	}
+	return nil
+}
+
+// DigestLaneRequest is what is asked of LaneService.DigestLane.
+type DigestLaneRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Move   *Move                  `protobuf:"bytes,1,opt,name=move,proto3" json:"move,omitempty"`
+	Tenant string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Class  Class                  `protobuf:"varint,3,opt,name=class,proto3,enum=fairlead.v1.Class" json:"class,omitempty"`
+	// The records of this bucket, from 1 on, instead of the buckets.
+	Bucket        int32 `protobuf:"varint,4,opt,name=bucket,proto3" json:"bucket,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DigestLaneRequest) Reset() {
+	*x = DigestLaneRequest{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DigestLaneRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DigestLaneRequest) ProtoMessage() {}
+
+func (x *DigestLaneRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DigestLaneRequest.ProtoReflect.Descriptor instead.
+func (*DigestLaneRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *DigestLaneRequest) GetMove() *Move {
+	if x != nil {
+		return x.Move
+	}
+	return nil
+}
+
+func (x *DigestLaneRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *DigestLaneRequest) GetClass() Class {
+	if x != nil {
+		return x.Class
+	}
+	return Class_CLASS_UNSPECIFIED
+}
+
+func (x *DigestLaneRequest) GetBucket() int32 {
+	if x != nil {
+		return x.Bucket
+	}
+	return 0
+}
+
+// DigestLaneResponse is the answer of LaneService.DigestLane.
+type DigestLaneResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of everything; unset while some is not computed: ask again.
+	Digest  []byte   `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	Buckets [][]byte `protobuf:"bytes,2,rep,name=buckets,proto3" json:"buckets,omitempty"`
+	Index   uint64   `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	Change  uint64   `protobuf:"varint,4,opt,name=change,proto3" json:"change,omitempty"`
+	// How much is computed, in thousandths.
+	Done          int32         `protobuf:"varint,5,opt,name=done,proto3" json:"done,omitempty"`
+	Records       []*LaneRecord `protobuf:"bytes,6,rep,name=records,proto3" json:"records,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DigestLaneResponse) Reset() {
+	*x = DigestLaneResponse{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DigestLaneResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DigestLaneResponse) ProtoMessage() {}
+
+func (x *DigestLaneResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DigestLaneResponse.ProtoReflect.Descriptor instead.
+func (*DigestLaneResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *DigestLaneResponse) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+func (x *DigestLaneResponse) GetBuckets() [][]byte {
+	if x != nil {
+		return x.Buckets
+	}
+	return nil
+}
+
+func (x *DigestLaneResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *DigestLaneResponse) GetChange() uint64 {
+	if x != nil {
+		return x.Change
+	}
+	return 0
+}
+
+func (x *DigestLaneResponse) GetDone() int32 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *DigestLaneResponse) GetRecords() []*LaneRecord {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+// LaneRecord is one record of a lane and its digest.
+type LaneRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// job or key.
+	Kind          string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Id            string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Digest        []byte `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LaneRecord) Reset() {
+	*x = LaneRecord{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LaneRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LaneRecord) ProtoMessage() {}
+
+func (x *LaneRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LaneRecord.ProtoReflect.Descriptor instead.
+func (*LaneRecord) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *LaneRecord) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *LaneRecord) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *LaneRecord) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+// WipeLaneRequest is what is asked of LaneService.WipeLane.
+type WipeLaneRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Move   *Move                  `protobuf:"bytes,1,opt,name=move,proto3" json:"move,omitempty"`
+	Tenant string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Class  Class                  `protobuf:"varint,3,opt,name=class,proto3,enum=fairlead.v1.Class" json:"class,omitempty"`
+	// 1 to 5,000 records; 1,000 when 0.
+	RecordsMax    int32 `protobuf:"varint,4,opt,name=records_max,json=recordsMax,proto3" json:"records_max,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WipeLaneRequest) Reset() {
+	*x = WipeLaneRequest{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WipeLaneRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WipeLaneRequest) ProtoMessage() {}
+
+func (x *WipeLaneRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WipeLaneRequest.ProtoReflect.Descriptor instead.
+func (*WipeLaneRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *WipeLaneRequest) GetMove() *Move {
+	if x != nil {
+		return x.Move
+	}
+	return nil
+}
+
+func (x *WipeLaneRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *WipeLaneRequest) GetClass() Class {
+	if x != nil {
+		return x.Class
+	}
+	return Class_CLASS_UNSPECIFIED
+}
+
+func (x *WipeLaneRequest) GetRecordsMax() int32 {
+	if x != nil {
+		return x.RecordsMax
+	}
+	return 0
+}
+
+// WipeLaneResponse is the answer of LaneService.WipeLane.
+type WipeLaneResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Left          int64                  `protobuf:"varint,1,opt,name=left,proto3" json:"left,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WipeLaneResponse) Reset() {
+	*x = WipeLaneResponse{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WipeLaneResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WipeLaneResponse) ProtoMessage() {}
+
+func (x *WipeLaneResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WipeLaneResponse.ProtoReflect.Descriptor instead.
+func (*WipeLaneResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *WipeLaneResponse) GetLeft() int64 {
+	if x != nil {
+		return x.Left
+	}
+	return 0
+}
+
+// ProveLaneRequest is what is asked of LaneService.ProveLane.
+type ProveLaneRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Move          *Move                  `protobuf:"bytes,1,opt,name=move,proto3" json:"move,omitempty"`
+	Tenant        string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Token         uint64                 `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProveLaneRequest) Reset() {
+	*x = ProveLaneRequest{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProveLaneRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProveLaneRequest) ProtoMessage() {}
+
+func (x *ProveLaneRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProveLaneRequest.ProtoReflect.Descriptor instead.
+func (*ProveLaneRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ProveLaneRequest) GetMove() *Move {
+	if x != nil {
+		return x.Move
+	}
+	return nil
+}
+
+func (x *ProveLaneRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ProveLaneRequest) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+// ProveLaneResponse is the answer of LaneService.ProveLane.
+type ProveLaneResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         uint64                 `protobuf:"varint,1,opt,name=token,proto3" json:"token,omitempty"`
+	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProveLaneResponse) Reset() {
+	*x = ProveLaneResponse{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProveLaneResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProveLaneResponse) ProtoMessage() {}
+
+func (x *ProveLaneResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProveLaneResponse.ProtoReflect.Descriptor instead.
+func (*ProveLaneResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ProveLaneResponse) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *ProveLaneResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
 }
 
 // JoinRequest is what is asked of RegistryService.Join.
@@ -90,7 +1789,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[0]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -102,7 +1801,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[0]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -115,7 +1814,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{0}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *JoinRequest) GetToken() string {
@@ -161,7 +1860,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[1]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -173,7 +1872,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[1]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -186,7 +1885,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{1}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *JoinResponse) GetCertificate() []byte {
@@ -230,7 +1929,7 @@ type BootstrapRequest struct {
 
 func (x *BootstrapRequest) Reset() {
 	*x = BootstrapRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[2]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -242,7 +1941,7 @@ func (x *BootstrapRequest) String() string {
 func (*BootstrapRequest) ProtoMessage() {}
 
 func (x *BootstrapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[2]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -255,7 +1954,7 @@ func (x *BootstrapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootstrapRequest.ProtoReflect.Descriptor instead.
 func (*BootstrapRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *BootstrapRequest) GetAdminKeyHash() []byte {
@@ -284,7 +1983,7 @@ type BootstrapResponse struct {
 
 func (x *BootstrapResponse) Reset() {
 	*x = BootstrapResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[3]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -296,7 +1995,7 @@ func (x *BootstrapResponse) String() string {
 func (*BootstrapResponse) ProtoMessage() {}
 
 func (x *BootstrapResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[3]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -309,7 +2008,7 @@ func (x *BootstrapResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootstrapResponse.ProtoReflect.Descriptor instead.
 func (*BootstrapResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *BootstrapResponse) GetClusterId() string {
@@ -340,7 +2039,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[4]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -352,7 +2051,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[4]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -365,7 +2064,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RegisterRequest) GetAgent() *Agent {
@@ -408,7 +2107,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[5]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -420,7 +2119,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[5]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -433,7 +2132,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RegisterResponse) GetFeatureLevel() int32 {
@@ -461,7 +2160,7 @@ type WatchRoutesRequest struct {
 
 func (x *WatchRoutesRequest) Reset() {
 	*x = WatchRoutesRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[6]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -473,7 +2172,7 @@ func (x *WatchRoutesRequest) String() string {
 func (*WatchRoutesRequest) ProtoMessage() {}
 
 func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[6]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -486,7 +2185,7 @@ func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesRequest.ProtoReflect.Descriptor instead.
 func (*WatchRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WatchRoutesRequest) GetIndex() uint64 {
@@ -518,7 +2217,7 @@ type WatchRoutesResponse struct {
 
 func (x *WatchRoutesResponse) Reset() {
 	*x = WatchRoutesResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[7]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -530,7 +2229,7 @@ func (x *WatchRoutesResponse) String() string {
 func (*WatchRoutesResponse) ProtoMessage() {}
 
 func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[7]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -543,7 +2242,7 @@ func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesResponse.ProtoReflect.Descriptor instead.
 func (*WatchRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WatchRoutesResponse) GetIndex() uint64 {
@@ -638,7 +2337,7 @@ type KeyRoute struct {
 
 func (x *KeyRoute) Reset() {
 	*x = KeyRoute{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[8]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -650,7 +2349,7 @@ func (x *KeyRoute) String() string {
 func (*KeyRoute) ProtoMessage() {}
 
 func (x *KeyRoute) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[8]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -663,7 +2362,7 @@ func (x *KeyRoute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRoute.ProtoReflect.Descriptor instead.
 func (*KeyRoute) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *KeyRoute) GetId() string {
@@ -710,17 +2409,21 @@ func (x *KeyRoute) GetExpireTime() *timestamppb.Timestamp {
 
 // LaneRoute is the home of a tenant's lanes.
 type LaneRoute struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	Cell          string                 `protobuf:"bytes,2,opt,name=cell,proto3" json:"cell,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Of the interactive lane, and of both unless batch_cell is set.
+	Cell  string `protobuf:"bytes,2,opt,name=cell,proto3" json:"cell,omitempty"`
+	Epoch uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Of the batch lane while its cell or its epoch is another.
+	BatchCell     string `protobuf:"bytes,4,opt,name=batch_cell,json=batchCell,proto3" json:"batch_cell,omitempty"`
+	BatchEpoch    uint64 `protobuf:"varint,5,opt,name=batch_epoch,json=batchEpoch,proto3" json:"batch_epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LaneRoute) Reset() {
 	*x = LaneRoute{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[9]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -732,7 +2435,7 @@ func (x *LaneRoute) String() string {
 func (*LaneRoute) ProtoMessage() {}
 
 func (x *LaneRoute) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[9]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -745,7 +2448,7 @@ func (x *LaneRoute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneRoute.ProtoReflect.Descriptor instead.
 func (*LaneRoute) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LaneRoute) GetTenant() string {
@@ -769,6 +2472,20 @@ func (x *LaneRoute) GetEpoch() uint64 {
 	return 0
 }
 
+func (x *LaneRoute) GetBatchCell() string {
+	if x != nil {
+		return x.BatchCell
+	}
+	return ""
+}
+
+func (x *LaneRoute) GetBatchEpoch() uint64 {
+	if x != nil {
+		return x.BatchEpoch
+	}
+	return 0
+}
+
 // CellRoute is where a cell is.
 type CellRoute struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -782,7 +2499,7 @@ type CellRoute struct {
 
 func (x *CellRoute) Reset() {
 	*x = CellRoute{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[10]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -794,7 +2511,7 @@ func (x *CellRoute) String() string {
 func (*CellRoute) ProtoMessage() {}
 
 func (x *CellRoute) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[10]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -807,7 +2524,7 @@ func (x *CellRoute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CellRoute.ProtoReflect.Descriptor instead.
 func (*CellRoute) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CellRoute) GetName() string {
@@ -842,7 +2559,7 @@ type OpenLogRequest struct {
 
 func (x *OpenLogRequest) Reset() {
 	*x = OpenLogRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[11]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -854,7 +2571,7 @@ func (x *OpenLogRequest) String() string {
 func (*OpenLogRequest) ProtoMessage() {}
 
 func (x *OpenLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[11]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -867,7 +2584,7 @@ func (x *OpenLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenLogRequest.ProtoReflect.Descriptor instead.
 func (*OpenLogRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *OpenLogRequest) GetCell() string {
@@ -893,7 +2610,7 @@ type OpenLogResponse struct {
 
 func (x *OpenLogResponse) Reset() {
 	*x = OpenLogResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[12]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -905,7 +2622,7 @@ func (x *OpenLogResponse) String() string {
 func (*OpenLogResponse) ProtoMessage() {}
 
 func (x *OpenLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[12]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -918,7 +2635,7 @@ func (x *OpenLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenLogResponse.ProtoReflect.Descriptor instead.
 func (*OpenLogResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{34}
 }
 
 // GetLogRequest is what is asked of ReplicaService.GetLog.
@@ -930,7 +2647,7 @@ type GetLogRequest struct {
 
 func (x *GetLogRequest) Reset() {
 	*x = GetLogRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[13]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -942,7 +2659,7 @@ func (x *GetLogRequest) String() string {
 func (*GetLogRequest) ProtoMessage() {}
 
 func (x *GetLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[13]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +2672,7 @@ func (x *GetLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLogRequest.ProtoReflect.Descriptor instead.
 func (*GetLogRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{35}
 }
 
 // GetLogResponse is the answer of ReplicaService.GetLog.
@@ -978,7 +2695,7 @@ type GetLogResponse struct {
 
 func (x *GetLogResponse) Reset() {
 	*x = GetLogResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[14]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +2707,7 @@ func (x *GetLogResponse) String() string {
 func (*GetLogResponse) ProtoMessage() {}
 
 func (x *GetLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[14]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +2720,7 @@ func (x *GetLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLogResponse.ProtoReflect.Descriptor instead.
 func (*GetLogResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetLogResponse) GetOpen() bool {
@@ -1089,7 +2806,7 @@ type ChangePeerRequest struct {
 
 func (x *ChangePeerRequest) Reset() {
 	*x = ChangePeerRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[15]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1101,7 +2818,7 @@ func (x *ChangePeerRequest) String() string {
 func (*ChangePeerRequest) ProtoMessage() {}
 
 func (x *ChangePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[15]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1114,7 +2831,7 @@ func (x *ChangePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangePeerRequest.ProtoReflect.Descriptor instead.
 func (*ChangePeerRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ChangePeerRequest) GetChange() PeerChange {
@@ -1147,7 +2864,7 @@ type ChangePeerResponse struct {
 
 func (x *ChangePeerResponse) Reset() {
 	*x = ChangePeerResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[16]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +2876,7 @@ func (x *ChangePeerResponse) String() string {
 func (*ChangePeerResponse) ProtoMessage() {}
 
 func (x *ChangePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[16]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +2889,7 @@ func (x *ChangePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangePeerResponse.ProtoReflect.Descriptor instead.
 func (*ChangePeerResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{38}
 }
 
 // LeadRequest is what is asked of ReplicaService.Lead.
@@ -1186,7 +2903,7 @@ type LeadRequest struct {
 
 func (x *LeadRequest) Reset() {
 	*x = LeadRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[17]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1198,7 +2915,7 @@ func (x *LeadRequest) String() string {
 func (*LeadRequest) ProtoMessage() {}
 
 func (x *LeadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[17]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1211,7 +2928,7 @@ func (x *LeadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeadRequest.ProtoReflect.Descriptor instead.
 func (*LeadRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LeadRequest) GetName() string {
@@ -1230,7 +2947,7 @@ type LeadResponse struct {
 
 func (x *LeadResponse) Reset() {
 	*x = LeadResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[18]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1242,7 +2959,7 @@ func (x *LeadResponse) String() string {
 func (*LeadResponse) ProtoMessage() {}
 
 func (x *LeadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[18]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1255,7 +2972,7 @@ func (x *LeadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeadResponse.ProtoReflect.Descriptor instead.
 func (*LeadResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{40}
 }
 
 // SaveRequest is what is asked of ReplicaService.Save.
@@ -1267,7 +2984,7 @@ type SaveRequest struct {
 
 func (x *SaveRequest) Reset() {
 	*x = SaveRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[19]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1279,7 +2996,7 @@ func (x *SaveRequest) String() string {
 func (*SaveRequest) ProtoMessage() {}
 
 func (x *SaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[19]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1292,7 +3009,7 @@ func (x *SaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveRequest.ProtoReflect.Descriptor instead.
 func (*SaveRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{41}
 }
 
 // SaveResponse is a piece of the answer of ReplicaService.Save.
@@ -1305,7 +3022,7 @@ type SaveResponse struct {
 
 func (x *SaveResponse) Reset() {
 	*x = SaveResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[20]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +3034,7 @@ func (x *SaveResponse) String() string {
 func (*SaveResponse) ProtoMessage() {}
 
 func (x *SaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[20]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +3047,7 @@ func (x *SaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveResponse.ProtoReflect.Descriptor instead.
 func (*SaveResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SaveResponse) GetData() []byte {
@@ -1354,7 +3071,7 @@ type ConfigureRequest struct {
 
 func (x *ConfigureRequest) Reset() {
 	*x = ConfigureRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[21]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1366,7 +3083,7 @@ func (x *ConfigureRequest) String() string {
 func (*ConfigureRequest) ProtoMessage() {}
 
 func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[21]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1379,7 +3096,7 @@ func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureRequest.ProtoReflect.Descriptor instead.
 func (*ConfigureRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{21}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ConfigureRequest) GetOrganizations() []*OrganizationPromise {
@@ -1412,7 +3129,7 @@ type ConfigureResponse struct {
 
 func (x *ConfigureResponse) Reset() {
 	*x = ConfigureResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[22]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1424,7 +3141,7 @@ func (x *ConfigureResponse) String() string {
 func (*ConfigureResponse) ProtoMessage() {}
 
 func (x *ConfigureResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[22]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1437,7 +3154,7 @@ func (x *ConfigureResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureResponse.ProtoReflect.Descriptor instead.
 func (*ConfigureResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{22}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{44}
 }
 
 // OrganizationPromise is what the tenants of an organization are promised together, in micro-units.
@@ -1455,7 +3172,7 @@ type OrganizationPromise struct {
 
 func (x *OrganizationPromise) Reset() {
 	*x = OrganizationPromise{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[23]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1467,7 +3184,7 @@ func (x *OrganizationPromise) String() string {
 func (*OrganizationPromise) ProtoMessage() {}
 
 func (x *OrganizationPromise) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[23]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1480,7 +3197,7 @@ func (x *OrganizationPromise) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrganizationPromise.ProtoReflect.Descriptor instead.
 func (*OrganizationPromise) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{23}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *OrganizationPromise) GetOrganization() string {
@@ -1551,7 +3268,7 @@ type TenantPromise struct {
 
 func (x *TenantPromise) Reset() {
 	*x = TenantPromise{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[24]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1563,7 +3280,7 @@ func (x *TenantPromise) String() string {
 func (*TenantPromise) ProtoMessage() {}
 
 func (x *TenantPromise) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[24]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1576,7 +3293,7 @@ func (x *TenantPromise) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantPromise.ProtoReflect.Descriptor instead.
 func (*TenantPromise) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{24}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *TenantPromise) GetTenant() string {
@@ -1704,7 +3421,7 @@ type MeasureDemandRequest struct {
 
 func (x *MeasureDemandRequest) Reset() {
 	*x = MeasureDemandRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[25]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1716,7 +3433,7 @@ func (x *MeasureDemandRequest) String() string {
 func (*MeasureDemandRequest) ProtoMessage() {}
 
 func (x *MeasureDemandRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[25]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1729,7 +3446,7 @@ func (x *MeasureDemandRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeasureDemandRequest.ProtoReflect.Descriptor instead.
 func (*MeasureDemandRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{25}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *MeasureDemandRequest) GetPageSize() int32 {
@@ -1761,7 +3478,7 @@ type MeasureDemandResponse struct {
 
 func (x *MeasureDemandResponse) Reset() {
 	*x = MeasureDemandResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[26]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1773,7 +3490,7 @@ func (x *MeasureDemandResponse) String() string {
 func (*MeasureDemandResponse) ProtoMessage() {}
 
 func (x *MeasureDemandResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[26]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1786,7 +3503,7 @@ func (x *MeasureDemandResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeasureDemandResponse.ProtoReflect.Descriptor instead.
 func (*MeasureDemandResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{26}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *MeasureDemandResponse) GetTenants() []*TenantUse {
@@ -1842,7 +3559,7 @@ type TenantUse struct {
 
 func (x *TenantUse) Reset() {
 	*x = TenantUse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[27]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1854,7 +3571,7 @@ func (x *TenantUse) String() string {
 func (*TenantUse) ProtoMessage() {}
 
 func (x *TenantUse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[27]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1867,7 +3584,7 @@ func (x *TenantUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantUse.ProtoReflect.Descriptor instead.
 func (*TenantUse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{27}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *TenantUse) GetTenant() string {
@@ -1922,7 +3639,7 @@ type ExplainTenancyRequest struct {
 
 func (x *ExplainTenancyRequest) Reset() {
 	*x = ExplainTenancyRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[28]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1934,7 +3651,7 @@ func (x *ExplainTenancyRequest) String() string {
 func (*ExplainTenancyRequest) ProtoMessage() {}
 
 func (x *ExplainTenancyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[28]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1947,7 +3664,7 @@ func (x *ExplainTenancyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTenancyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainTenancyRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{28}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ExplainTenancyRequest) GetTenant() string {
@@ -1968,7 +3685,7 @@ type ExplainTenancyResponse struct {
 
 func (x *ExplainTenancyResponse) Reset() {
 	*x = ExplainTenancyResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[29]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1980,7 +3697,7 @@ func (x *ExplainTenancyResponse) String() string {
 func (*ExplainTenancyResponse) ProtoMessage() {}
 
 func (x *ExplainTenancyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[29]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1993,7 +3710,7 @@ func (x *ExplainTenancyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTenancyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainTenancyResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{29}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ExplainTenancyResponse) GetExplanation() []byte {
@@ -2007,7 +3724,142 @@ var File_fairlead_v1_agent_proto protoreflect.FileDescriptor
 
 const file_fairlead_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x17fairlead/v1/agent.proto\x12\vfairlead.v1\x1a\x19fairlead/v1/cluster.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"_\n" +
+	"\x17fairlead/v1/agent.proto\x12\vfairlead.v1\x1a\x19fairlead/v1/cluster.proto\x1a\x15fairlead/v1/job.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\">\n" +
+	"\x04Move\x12\x1c\n" +
+	"\tmigration\x18\x01 \x01(\tR\tmigration\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\"<\n" +
+	"\n" +
+	"LaneCursor\x12\x16\n" +
+	"\x06seeded\x18\x01 \x01(\x04R\x06seeded\x12\x16\n" +
+	"\x06change\x18\x02 \x01(\x04R\x06change\"\xb4\x05\n" +
+	"\bLaneView\x12(\n" +
+	"\x05class\x18\x01 \x01(\x0e2\x12.fairlead.v1.ClassR\x05class\x12)\n" +
+	"\x04mode\x18\x02 \x01(\x0e2\x15.fairlead.v1.LaneModeR\x04mode\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12%\n" +
+	"\x04move\x18\x04 \x01(\v2\x11.fairlead.v1.MoveR\x04move\x12\x1f\n" +
+	"\vfence_index\x18\x05 \x01(\x04R\n" +
+	"fenceIndex\x12\x18\n" +
+	"\atracked\x18\x06 \x01(\bR\atracked\x12\x16\n" +
+	"\x06change\x18\a \x01(\x04R\x06change\x12/\n" +
+	"\x06cursor\x18\b \x01(\v2\x17.fairlead.v1.LaneCursorR\x06cursor\x12!\n" +
+	"\fjobs_delayed\x18\t \x01(\x03R\vjobsDelayed\x12\x1d\n" +
+	"\n" +
+	"jobs_ready\x18\n" +
+	" \x01(\x03R\tjobsReady\x12\x1f\n" +
+	"\vjobs_leased\x18\v \x01(\x03R\n" +
+	"jobsLeased\x12\x1d\n" +
+	"\n" +
+	"jobs_ended\x18\f \x01(\x03R\tjobsEnded\x12\x12\n" +
+	"\x04keys\x18\r \x01(\x03R\x04keys\x12\x14\n" +
+	"\x05bytes\x18\x0e \x01(\x03R\x05bytes\x12\x18\n" +
+	"\acharged\x18\x0f \x01(\x03R\acharged\x12\x16\n" +
+	"\x06digest\x18\x10 \x01(\fR\x06digest\x12:\n" +
+	"\voldest_wait\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"oldestWait\x12@\n" +
+	"\x0epredicted_wait\x18\x12 \x01(\v2\x19.google.protobuf.DurationR\rpredictedWait\x12\x1c\n" +
+	"\tsubmitted\x18\x13 \x01(\x03R\tsubmitted\x12\x18\n" +
+	"\agranted\x18\x14 \x01(\x03R\agranted\")\n" +
+	"\x0fGetLanesRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"\xad\x03\n" +
+	"\x10GetLanesResponse\x12+\n" +
+	"\x05lanes\x18\x01 \x03(\v2\x15.fairlead.v1.LaneViewR\x05lanes\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\x12.\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x128\n" +
+	"\n" +
+	"commit_p50\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\tcommitP50\x128\n" +
+	"\n" +
+	"commit_p99\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\tcommitP99\x12-\n" +
+	"\x12operations_offered\x18\x06 \x03(\tR\x11operationsOffered\x12\x14\n" +
+	"\x05slots\x18\a \x01(\x03R\x05slots\x12\x1d\n" +
+	"\n" +
+	"slots_used\x18\b \x01(\x03R\tslotsUsed\x12+\n" +
+	"\x11operations_needed\x18\t \x03(\tR\x10operationsNeeded\x12!\n" +
+	"\fpolicy_epoch\x18\n" +
+	" \x01(\x04R\vpolicyEpoch\"\xf3\x01\n" +
+	"\x10StageLaneRequest\x12%\n" +
+	"\x04move\x18\x01 \x01(\v2\x11.fairlead.v1.MoveR\x04move\x12(\n" +
+	"\x05class\x18\x02 \x01(\x0e2\x12.fairlead.v1.ClassR\x05class\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x122\n" +
+	"\x06tenant\x18\x04 \x01(\v2\x1a.fairlead.v1.TenantPromiseR\x06tenant\x12D\n" +
+	"\forganization\x18\x05 \x01(\v2 .fairlead.v1.OrganizationPromiseR\forganization\")\n" +
+	"\x11StageLaneResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\"\x8d\x01\n" +
+	"\x10TrackLaneRequest\x12%\n" +
+	"\x04move\x18\x01 \x01(\v2\x11.fairlead.v1.MoveR\x04move\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12(\n" +
+	"\x05class\x18\x03 \x01(\x0e2\x12.fairlead.v1.ClassR\x05class\x12\x10\n" +
+	"\x03off\x18\x04 \x01(\bR\x03off\")\n" +
+	"\x11TrackLaneResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\"\xca\x01\n" +
+	"\x11ExportLaneRequest\x12%\n" +
+	"\x04move\x18\x01 \x01(\v2\x11.fairlead.v1.MoveR\x04move\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12(\n" +
+	"\x05class\x18\x03 \x01(\x0e2\x12.fairlead.v1.ClassR\x05class\x12/\n" +
+	"\x06cursor\x18\x04 \x01(\v2\x17.fairlead.v1.LaneCursorR\x06cursor\x12\x1b\n" +
+	"\tbytes_max\x18\x05 \x01(\x05R\bbytesMax\"\x99\x02\n" +
+	"\x12ExportLaneResponse\x12\x18\n" +
+	"\arecords\x18\x01 \x01(\fR\arecords\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x03R\x05count\x12+\n" +
+	"\x04next\x18\x03 \x01(\v2\x17.fairlead.v1.LaneCursorR\x04next\x12\x16\n" +
+	"\x06change\x18\x04 \x01(\x04R\x06change\x12\x14\n" +
+	"\x05index\x18\x05 \x01(\x04R\x05index\x12\x1b\n" +
+	"\tseed_left\x18\x06 \x01(\x03R\bseedLeft\x12!\n" +
+	"\fchanges_left\x18\a \x01(\x03R\vchangesLeft\x128\n" +
+	"\n" +
+	"commit_p99\x18\b \x01(\v2\x19.google.protobuf.DurationR\tcommitP99\"\xf4\x01\n" +
+	"\x11ImportLaneRequest\x12%\n" +
+	"\x04move\x18\x01 \x01(\v2\x11.fairlead.v1.MoveR\x04move\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12(\n" +
+	"\x05class\x18\x03 \x01(\x0e2\x12.fairlead.v1.ClassR\x05class\x12\x18\n" +
+	"\arecords\x18\x04 \x01(\fR\arecords\x12/\n" +
+	"\x06cursor\x18\x05 \x01(\v2\x17.fairlead.v1.LaneCursorR\x06cursor\x12+\n" +
+	"\x04next\x18\x06 \x01(\v2\x17.fairlead.v1.LaneCursorR\x04next\"u\n" +
+	"\x12ImportLaneResponse\x12/\n" +
+	"\x06cursor\x18\x01 \x01(\v2\x17.fairlead.v1.LaneCursorR\x06cursor\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x18\n" +
+	"\aapplied\x18\x03 \x01(\bR\aapplied\"\xd4\x01\n" +
+	"\x12SetLaneModeRequest\x12%\n" +
+	"\x04move\x18\x01 \x01(\v2\x11.fairlead.v1.MoveR\x04move\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12(\n" +
+	"\x05class\x18\x03 \x01(\x0e2\x12.fairlead.v1.ClassR\x05class\x12)\n" +
+	"\x04mode\x18\x04 \x01(\x0e2\x15.fairlead.v1.LaneModeR\x04mode\x12\x14\n" +
+	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\x12\x14\n" +
+	"\x05share\x18\x06 \x01(\x05R\x05share\"V\n" +
+	"\x13SetLaneModeResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12)\n" +
+	"\x04lane\x18\x02 \x01(\v2\x15.fairlead.v1.LaneViewR\x04lane\"\x94\x01\n" +
+	"\x11DigestLaneRequest\x12%\n" +
+	"\x04move\x18\x01 \x01(\v2\x11.fairlead.v1.MoveR\x04move\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12(\n" +
+	"\x05class\x18\x03 \x01(\x0e2\x12.fairlead.v1.ClassR\x05class\x12\x16\n" +
+	"\x06bucket\x18\x04 \x01(\x05R\x06bucket\"\xbb\x01\n" +
+	"\x12DigestLaneResponse\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x18\n" +
+	"\abuckets\x18\x02 \x03(\fR\abuckets\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x16\n" +
+	"\x06change\x18\x04 \x01(\x04R\x06change\x12\x12\n" +
+	"\x04done\x18\x05 \x01(\x05R\x04done\x121\n" +
+	"\arecords\x18\x06 \x03(\v2\x17.fairlead.v1.LaneRecordR\arecords\"H\n" +
+	"\n" +
+	"LaneRecord\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
+	"\x06digest\x18\x03 \x01(\fR\x06digest\"\x9b\x01\n" +
+	"\x0fWipeLaneRequest\x12%\n" +
+	"\x04move\x18\x01 \x01(\v2\x11.fairlead.v1.MoveR\x04move\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12(\n" +
+	"\x05class\x18\x03 \x01(\x0e2\x12.fairlead.v1.ClassR\x05class\x12\x1f\n" +
+	"\vrecords_max\x18\x04 \x01(\x05R\n" +
+	"recordsMax\"&\n" +
+	"\x10WipeLaneResponse\x12\x12\n" +
+	"\x04left\x18\x01 \x01(\x03R\x04left\"g\n" +
+	"\x10ProveLaneRequest\x12%\n" +
+	"\x04move\x18\x01 \x01(\v2\x11.fairlead.v1.MoveR\x04move\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\x04R\x05token\"?\n" +
+	"\x11ProveLaneResponse\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\x04R\x05token\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"_\n" +
 	"\vJoinRequest\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -2059,11 +3911,15 @@ const file_fairlead_v1_agent_proto_rawDesc = "" +
 	"operations\x18\x05 \x03(\tR\n" +
 	"operations\x12;\n" +
 	"\vexpire_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\"M\n" +
+	"expireTime\"\x8d\x01\n" +
 	"\tLaneRoute\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"}\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1d\n" +
+	"\n" +
+	"batch_cell\x18\x04 \x01(\tR\tbatchCell\x12\x1f\n" +
+	"\vbatch_epoch\x18\x05 \x01(\x04R\n" +
+	"batchEpoch\"}\n" +
 	"\tCellRoute\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x16.fairlead.v1.CellPhaseR\x05phase\x12.\n" +
@@ -2153,7 +4009,14 @@ const file_fairlead_v1_agent_proto_rawDesc = "" +
 	"\x15ExplainTenancyRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\":\n" +
 	"\x16ExplainTenancyResponse\x12 \n" +
-	"\vexplanation\x18\x01 \x01(\fR\vexplanation*{\n" +
+	"\vexplanation\x18\x01 \x01(\fR\vexplanation*\x95\x01\n" +
+	"\bLaneMode\x12\x19\n" +
+	"\x15LANE_MODE_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eLANE_MODE_OPEN\x10\x01\x12\x14\n" +
+	"\x10LANE_MODE_FENCED\x10\x02\x12\x14\n" +
+	"\x10LANE_MODE_STAGED\x10\x03\x12\x15\n" +
+	"\x11LANE_MODE_STANDBY\x10\x04\x12\x17\n" +
+	"\x13LANE_MODE_TOMBSTONE\x10\x05*{\n" +
 	"\n" +
 	"PeerChange\x12\x1b\n" +
 	"\x17PEER_CHANGE_UNSPECIFIED\x10\x00\x12\x1d\n" +
@@ -2175,7 +4038,20 @@ const file_fairlead_v1_agent_proto_rawDesc = "" +
 	"\x0eTenancyService\x12L\n" +
 	"\tConfigure\x12\x1d.fairlead.v1.ConfigureRequest\x1a\x1e.fairlead.v1.ConfigureResponse\"\x00\x12[\n" +
 	"\rMeasureDemand\x12!.fairlead.v1.MeasureDemandRequest\x1a\".fairlead.v1.MeasureDemandResponse\"\x03\x90\x02\x01\x12^\n" +
-	"\x0eExplainTenancy\x12\".fairlead.v1.ExplainTenancyRequest\x1a#.fairlead.v1.ExplainTenancyResponse\"\x03\x90\x02\x01B;Z9github.com/fairlead/fairlead/proto/fairlead/v1;fairleadv1b\x06proto3"
+	"\x0eExplainTenancy\x12\".fairlead.v1.ExplainTenancyRequest\x1a#.fairlead.v1.ExplainTenancyResponse\"\x03\x90\x02\x012\xdd\x05\n" +
+	"\vLaneService\x12L\n" +
+	"\bGetLanes\x12\x1c.fairlead.v1.GetLanesRequest\x1a\x1d.fairlead.v1.GetLanesResponse\"\x03\x90\x02\x01\x12L\n" +
+	"\tStageLane\x12\x1d.fairlead.v1.StageLaneRequest\x1a\x1e.fairlead.v1.StageLaneResponse\"\x00\x12L\n" +
+	"\tTrackLane\x12\x1d.fairlead.v1.TrackLaneRequest\x1a\x1e.fairlead.v1.TrackLaneResponse\"\x00\x12R\n" +
+	"\n" +
+	"ExportLane\x12\x1e.fairlead.v1.ExportLaneRequest\x1a\x1f.fairlead.v1.ExportLaneResponse\"\x03\x90\x02\x01\x12O\n" +
+	"\n" +
+	"ImportLane\x12\x1e.fairlead.v1.ImportLaneRequest\x1a\x1f.fairlead.v1.ImportLaneResponse\"\x00\x12R\n" +
+	"\vSetLaneMode\x12\x1f.fairlead.v1.SetLaneModeRequest\x1a .fairlead.v1.SetLaneModeResponse\"\x00\x12R\n" +
+	"\n" +
+	"DigestLane\x12\x1e.fairlead.v1.DigestLaneRequest\x1a\x1f.fairlead.v1.DigestLaneResponse\"\x03\x90\x02\x01\x12I\n" +
+	"\bWipeLane\x12\x1c.fairlead.v1.WipeLaneRequest\x1a\x1d.fairlead.v1.WipeLaneResponse\"\x00\x12L\n" +
+	"\tProveLane\x12\x1d.fairlead.v1.ProveLaneRequest\x1a\x1e.fairlead.v1.ProveLaneResponse\"\x00B;Z9github.com/fairlead/fairlead/proto/fairlead/v1;fairleadv1b\x06proto3"
 
 var (
 	file_fairlead_v1_agent_proto_rawDescOnce sync.Once
@@ -2189,95 +4065,173 @@ func file_fairlead_v1_agent_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_agent_proto_rawDescData
 }
 
-var file_fairlead_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fairlead_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_fairlead_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_fairlead_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_fairlead_v1_agent_proto_goTypes = []any{
-	(PeerChange)(0),                // 0: fairlead.v1.PeerChange
-	(*JoinRequest)(nil),            // 1: fairlead.v1.JoinRequest
-	(*JoinResponse)(nil),           // 2: fairlead.v1.JoinResponse
-	(*BootstrapRequest)(nil),       // 3: fairlead.v1.BootstrapRequest
-	(*BootstrapResponse)(nil),      // 4: fairlead.v1.BootstrapResponse
-	(*RegisterRequest)(nil),        // 5: fairlead.v1.RegisterRequest
-	(*RegisterResponse)(nil),       // 6: fairlead.v1.RegisterResponse
-	(*WatchRoutesRequest)(nil),     // 7: fairlead.v1.WatchRoutesRequest
-	(*WatchRoutesResponse)(nil),    // 8: fairlead.v1.WatchRoutesResponse
-	(*KeyRoute)(nil),               // 9: fairlead.v1.KeyRoute
-	(*LaneRoute)(nil),              // 10: fairlead.v1.LaneRoute
-	(*CellRoute)(nil),              // 11: fairlead.v1.CellRoute
-	(*OpenLogRequest)(nil),         // 12: fairlead.v1.OpenLogRequest
-	(*OpenLogResponse)(nil),        // 13: fairlead.v1.OpenLogResponse
-	(*GetLogRequest)(nil),          // 14: fairlead.v1.GetLogRequest
-	(*GetLogResponse)(nil),         // 15: fairlead.v1.GetLogResponse
-	(*ChangePeerRequest)(nil),      // 16: fairlead.v1.ChangePeerRequest
-	(*ChangePeerResponse)(nil),     // 17: fairlead.v1.ChangePeerResponse
-	(*LeadRequest)(nil),            // 18: fairlead.v1.LeadRequest
-	(*LeadResponse)(nil),           // 19: fairlead.v1.LeadResponse
-	(*SaveRequest)(nil),            // 20: fairlead.v1.SaveRequest
-	(*SaveResponse)(nil),           // 21: fairlead.v1.SaveResponse
-	(*ConfigureRequest)(nil),       // 22: fairlead.v1.ConfigureRequest
-	(*ConfigureResponse)(nil),      // 23: fairlead.v1.ConfigureResponse
-	(*OrganizationPromise)(nil),    // 24: fairlead.v1.OrganizationPromise
-	(*TenantPromise)(nil),          // 25: fairlead.v1.TenantPromise
-	(*MeasureDemandRequest)(nil),   // 26: fairlead.v1.MeasureDemandRequest
-	(*MeasureDemandResponse)(nil),  // 27: fairlead.v1.MeasureDemandResponse
-	(*TenantUse)(nil),              // 28: fairlead.v1.TenantUse
-	(*ExplainTenancyRequest)(nil),  // 29: fairlead.v1.ExplainTenancyRequest
-	(*ExplainTenancyResponse)(nil), // 30: fairlead.v1.ExplainTenancyResponse
-	(*Peer)(nil),                   // 31: fairlead.v1.Peer
-	(*Agent)(nil),                  // 32: fairlead.v1.Agent
-	(*timestamppb.Timestamp)(nil),  // 33: google.protobuf.Timestamp
-	(CellPhase)(0),                 // 34: fairlead.v1.CellPhase
-	(*durationpb.Duration)(nil),    // 35: google.protobuf.Duration
+	(LaneMode)(0),                  // 0: fairlead.v1.LaneMode
+	(PeerChange)(0),                // 1: fairlead.v1.PeerChange
+	(*Move)(nil),                   // 2: fairlead.v1.Move
+	(*LaneCursor)(nil),             // 3: fairlead.v1.LaneCursor
+	(*LaneView)(nil),               // 4: fairlead.v1.LaneView
+	(*GetLanesRequest)(nil),        // 5: fairlead.v1.GetLanesRequest
+	(*GetLanesResponse)(nil),       // 6: fairlead.v1.GetLanesResponse
+	(*StageLaneRequest)(nil),       // 7: fairlead.v1.StageLaneRequest
+	(*StageLaneResponse)(nil),      // 8: fairlead.v1.StageLaneResponse
+	(*TrackLaneRequest)(nil),       // 9: fairlead.v1.TrackLaneRequest
+	(*TrackLaneResponse)(nil),      // 10: fairlead.v1.TrackLaneResponse
+	(*ExportLaneRequest)(nil),      // 11: fairlead.v1.ExportLaneRequest
+	(*ExportLaneResponse)(nil),     // 12: fairlead.v1.ExportLaneResponse
+	(*ImportLaneRequest)(nil),      // 13: fairlead.v1.ImportLaneRequest
+	(*ImportLaneResponse)(nil),     // 14: fairlead.v1.ImportLaneResponse
+	(*SetLaneModeRequest)(nil),     // 15: fairlead.v1.SetLaneModeRequest
+	(*SetLaneModeResponse)(nil),    // 16: fairlead.v1.SetLaneModeResponse
+	(*DigestLaneRequest)(nil),      // 17: fairlead.v1.DigestLaneRequest
+	(*DigestLaneResponse)(nil),     // 18: fairlead.v1.DigestLaneResponse
+	(*LaneRecord)(nil),             // 19: fairlead.v1.LaneRecord
+	(*WipeLaneRequest)(nil),        // 20: fairlead.v1.WipeLaneRequest
+	(*WipeLaneResponse)(nil),       // 21: fairlead.v1.WipeLaneResponse
+	(*ProveLaneRequest)(nil),       // 22: fairlead.v1.ProveLaneRequest
+	(*ProveLaneResponse)(nil),      // 23: fairlead.v1.ProveLaneResponse
+	(*JoinRequest)(nil),            // 24: fairlead.v1.JoinRequest
+	(*JoinResponse)(nil),           // 25: fairlead.v1.JoinResponse
+	(*BootstrapRequest)(nil),       // 26: fairlead.v1.BootstrapRequest
+	(*BootstrapResponse)(nil),      // 27: fairlead.v1.BootstrapResponse
+	(*RegisterRequest)(nil),        // 28: fairlead.v1.RegisterRequest
+	(*RegisterResponse)(nil),       // 29: fairlead.v1.RegisterResponse
+	(*WatchRoutesRequest)(nil),     // 30: fairlead.v1.WatchRoutesRequest
+	(*WatchRoutesResponse)(nil),    // 31: fairlead.v1.WatchRoutesResponse
+	(*KeyRoute)(nil),               // 32: fairlead.v1.KeyRoute
+	(*LaneRoute)(nil),              // 33: fairlead.v1.LaneRoute
+	(*CellRoute)(nil),              // 34: fairlead.v1.CellRoute
+	(*OpenLogRequest)(nil),         // 35: fairlead.v1.OpenLogRequest
+	(*OpenLogResponse)(nil),        // 36: fairlead.v1.OpenLogResponse
+	(*GetLogRequest)(nil),          // 37: fairlead.v1.GetLogRequest
+	(*GetLogResponse)(nil),         // 38: fairlead.v1.GetLogResponse
+	(*ChangePeerRequest)(nil),      // 39: fairlead.v1.ChangePeerRequest
+	(*ChangePeerResponse)(nil),     // 40: fairlead.v1.ChangePeerResponse
+	(*LeadRequest)(nil),            // 41: fairlead.v1.LeadRequest
+	(*LeadResponse)(nil),           // 42: fairlead.v1.LeadResponse
+	(*SaveRequest)(nil),            // 43: fairlead.v1.SaveRequest
+	(*SaveResponse)(nil),           // 44: fairlead.v1.SaveResponse
+	(*ConfigureRequest)(nil),       // 45: fairlead.v1.ConfigureRequest
+	(*ConfigureResponse)(nil),      // 46: fairlead.v1.ConfigureResponse
+	(*OrganizationPromise)(nil),    // 47: fairlead.v1.OrganizationPromise
+	(*TenantPromise)(nil),          // 48: fairlead.v1.TenantPromise
+	(*MeasureDemandRequest)(nil),   // 49: fairlead.v1.MeasureDemandRequest
+	(*MeasureDemandResponse)(nil),  // 50: fairlead.v1.MeasureDemandResponse
+	(*TenantUse)(nil),              // 51: fairlead.v1.TenantUse
+	(*ExplainTenancyRequest)(nil),  // 52: fairlead.v1.ExplainTenancyRequest
+	(*ExplainTenancyResponse)(nil), // 53: fairlead.v1.ExplainTenancyResponse
+	(Class)(0),                     // 54: fairlead.v1.Class
+	(*durationpb.Duration)(nil),    // 55: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 56: google.protobuf.Timestamp
+	(*Peer)(nil),                   // 57: fairlead.v1.Peer
+	(*Agent)(nil),                  // 58: fairlead.v1.Agent
+	(CellPhase)(0),                 // 59: fairlead.v1.CellPhase
 }
 var file_fairlead_v1_agent_proto_depIdxs = []int32{
-	31, // 0: fairlead.v1.BootstrapRequest.voters:type_name -> fairlead.v1.Peer
-	32, // 1: fairlead.v1.RegisterRequest.agent:type_name -> fairlead.v1.Agent
-	32, // 2: fairlead.v1.RegisterResponse.control:type_name -> fairlead.v1.Agent
-	9,  // 3: fairlead.v1.WatchRoutesResponse.keys:type_name -> fairlead.v1.KeyRoute
-	10, // 4: fairlead.v1.WatchRoutesResponse.lanes:type_name -> fairlead.v1.LaneRoute
-	11, // 5: fairlead.v1.WatchRoutesResponse.cells:type_name -> fairlead.v1.CellRoute
-	32, // 6: fairlead.v1.WatchRoutesResponse.control:type_name -> fairlead.v1.Agent
-	33, // 7: fairlead.v1.KeyRoute.expire_time:type_name -> google.protobuf.Timestamp
-	34, // 8: fairlead.v1.CellRoute.phase:type_name -> fairlead.v1.CellPhase
-	32, // 9: fairlead.v1.CellRoute.replicas:type_name -> fairlead.v1.Agent
-	31, // 10: fairlead.v1.OpenLogRequest.voters:type_name -> fairlead.v1.Peer
-	31, // 11: fairlead.v1.GetLogResponse.peers:type_name -> fairlead.v1.Peer
-	0,  // 12: fairlead.v1.ChangePeerRequest.change:type_name -> fairlead.v1.PeerChange
-	31, // 13: fairlead.v1.ChangePeerRequest.peer:type_name -> fairlead.v1.Peer
-	24, // 14: fairlead.v1.ConfigureRequest.organizations:type_name -> fairlead.v1.OrganizationPromise
-	25, // 15: fairlead.v1.ConfigureRequest.tenants:type_name -> fairlead.v1.TenantPromise
-	35, // 16: fairlead.v1.TenantPromise.starts_per:type_name -> google.protobuf.Duration
-	28, // 17: fairlead.v1.MeasureDemandResponse.tenants:type_name -> fairlead.v1.TenantUse
-	33, // 18: fairlead.v1.MeasureDemandResponse.time:type_name -> google.protobuf.Timestamp
-	1,  // 19: fairlead.v1.RegistryService.Join:input_type -> fairlead.v1.JoinRequest
-	3,  // 20: fairlead.v1.RegistryService.Bootstrap:input_type -> fairlead.v1.BootstrapRequest
-	5,  // 21: fairlead.v1.RegistryService.Register:input_type -> fairlead.v1.RegisterRequest
-	7,  // 22: fairlead.v1.RegistryService.WatchRoutes:input_type -> fairlead.v1.WatchRoutesRequest
-	12, // 23: fairlead.v1.ReplicaService.OpenLog:input_type -> fairlead.v1.OpenLogRequest
-	14, // 24: fairlead.v1.ReplicaService.GetLog:input_type -> fairlead.v1.GetLogRequest
-	16, // 25: fairlead.v1.ReplicaService.ChangePeer:input_type -> fairlead.v1.ChangePeerRequest
-	18, // 26: fairlead.v1.ReplicaService.Lead:input_type -> fairlead.v1.LeadRequest
-	20, // 27: fairlead.v1.ReplicaService.Save:input_type -> fairlead.v1.SaveRequest
-	22, // 28: fairlead.v1.TenancyService.Configure:input_type -> fairlead.v1.ConfigureRequest
-	26, // 29: fairlead.v1.TenancyService.MeasureDemand:input_type -> fairlead.v1.MeasureDemandRequest
-	29, // 30: fairlead.v1.TenancyService.ExplainTenancy:input_type -> fairlead.v1.ExplainTenancyRequest
-	2,  // 31: fairlead.v1.RegistryService.Join:output_type -> fairlead.v1.JoinResponse
-	4,  // 32: fairlead.v1.RegistryService.Bootstrap:output_type -> fairlead.v1.BootstrapResponse
-	6,  // 33: fairlead.v1.RegistryService.Register:output_type -> fairlead.v1.RegisterResponse
-	8,  // 34: fairlead.v1.RegistryService.WatchRoutes:output_type -> fairlead.v1.WatchRoutesResponse
-	13, // 35: fairlead.v1.ReplicaService.OpenLog:output_type -> fairlead.v1.OpenLogResponse
-	15, // 36: fairlead.v1.ReplicaService.GetLog:output_type -> fairlead.v1.GetLogResponse
-	17, // 37: fairlead.v1.ReplicaService.ChangePeer:output_type -> fairlead.v1.ChangePeerResponse
-	19, // 38: fairlead.v1.ReplicaService.Lead:output_type -> fairlead.v1.LeadResponse
-	21, // 39: fairlead.v1.ReplicaService.Save:output_type -> fairlead.v1.SaveResponse
-	23, // 40: fairlead.v1.TenancyService.Configure:output_type -> fairlead.v1.ConfigureResponse
-	27, // 41: fairlead.v1.TenancyService.MeasureDemand:output_type -> fairlead.v1.MeasureDemandResponse
-	30, // 42: fairlead.v1.TenancyService.ExplainTenancy:output_type -> fairlead.v1.ExplainTenancyResponse
-	31, // [31:43] is the sub-list for method output_type
-	19, // [19:31] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	54, // 0: fairlead.v1.LaneView.class:type_name -> fairlead.v1.Class
+	0,  // 1: fairlead.v1.LaneView.mode:type_name -> fairlead.v1.LaneMode
+	2,  // 2: fairlead.v1.LaneView.move:type_name -> fairlead.v1.Move
+	3,  // 3: fairlead.v1.LaneView.cursor:type_name -> fairlead.v1.LaneCursor
+	55, // 4: fairlead.v1.LaneView.oldest_wait:type_name -> google.protobuf.Duration
+	55, // 5: fairlead.v1.LaneView.predicted_wait:type_name -> google.protobuf.Duration
+	4,  // 6: fairlead.v1.GetLanesResponse.lanes:type_name -> fairlead.v1.LaneView
+	56, // 7: fairlead.v1.GetLanesResponse.time:type_name -> google.protobuf.Timestamp
+	55, // 8: fairlead.v1.GetLanesResponse.commit_p50:type_name -> google.protobuf.Duration
+	55, // 9: fairlead.v1.GetLanesResponse.commit_p99:type_name -> google.protobuf.Duration
+	2,  // 10: fairlead.v1.StageLaneRequest.move:type_name -> fairlead.v1.Move
+	54, // 11: fairlead.v1.StageLaneRequest.class:type_name -> fairlead.v1.Class
+	48, // 12: fairlead.v1.StageLaneRequest.tenant:type_name -> fairlead.v1.TenantPromise
+	47, // 13: fairlead.v1.StageLaneRequest.organization:type_name -> fairlead.v1.OrganizationPromise
+	2,  // 14: fairlead.v1.TrackLaneRequest.move:type_name -> fairlead.v1.Move
+	54, // 15: fairlead.v1.TrackLaneRequest.class:type_name -> fairlead.v1.Class
+	2,  // 16: fairlead.v1.ExportLaneRequest.move:type_name -> fairlead.v1.Move
+	54, // 17: fairlead.v1.ExportLaneRequest.class:type_name -> fairlead.v1.Class
+	3,  // 18: fairlead.v1.ExportLaneRequest.cursor:type_name -> fairlead.v1.LaneCursor
+	3,  // 19: fairlead.v1.ExportLaneResponse.next:type_name -> fairlead.v1.LaneCursor
+	55, // 20: fairlead.v1.ExportLaneResponse.commit_p99:type_name -> google.protobuf.Duration
+	2,  // 21: fairlead.v1.ImportLaneRequest.move:type_name -> fairlead.v1.Move
+	54, // 22: fairlead.v1.ImportLaneRequest.class:type_name -> fairlead.v1.Class
+	3,  // 23: fairlead.v1.ImportLaneRequest.cursor:type_name -> fairlead.v1.LaneCursor
+	3,  // 24: fairlead.v1.ImportLaneRequest.next:type_name -> fairlead.v1.LaneCursor
+	3,  // 25: fairlead.v1.ImportLaneResponse.cursor:type_name -> fairlead.v1.LaneCursor
+	2,  // 26: fairlead.v1.SetLaneModeRequest.move:type_name -> fairlead.v1.Move
+	54, // 27: fairlead.v1.SetLaneModeRequest.class:type_name -> fairlead.v1.Class
+	0,  // 28: fairlead.v1.SetLaneModeRequest.mode:type_name -> fairlead.v1.LaneMode
+	4,  // 29: fairlead.v1.SetLaneModeResponse.lane:type_name -> fairlead.v1.LaneView
+	2,  // 30: fairlead.v1.DigestLaneRequest.move:type_name -> fairlead.v1.Move
+	54, // 31: fairlead.v1.DigestLaneRequest.class:type_name -> fairlead.v1.Class
+	19, // 32: fairlead.v1.DigestLaneResponse.records:type_name -> fairlead.v1.LaneRecord
+	2,  // 33: fairlead.v1.WipeLaneRequest.move:type_name -> fairlead.v1.Move
+	54, // 34: fairlead.v1.WipeLaneRequest.class:type_name -> fairlead.v1.Class
+	2,  // 35: fairlead.v1.ProveLaneRequest.move:type_name -> fairlead.v1.Move
+	57, // 36: fairlead.v1.BootstrapRequest.voters:type_name -> fairlead.v1.Peer
+	58, // 37: fairlead.v1.RegisterRequest.agent:type_name -> fairlead.v1.Agent
+	58, // 38: fairlead.v1.RegisterResponse.control:type_name -> fairlead.v1.Agent
+	32, // 39: fairlead.v1.WatchRoutesResponse.keys:type_name -> fairlead.v1.KeyRoute
+	33, // 40: fairlead.v1.WatchRoutesResponse.lanes:type_name -> fairlead.v1.LaneRoute
+	34, // 41: fairlead.v1.WatchRoutesResponse.cells:type_name -> fairlead.v1.CellRoute
+	58, // 42: fairlead.v1.WatchRoutesResponse.control:type_name -> fairlead.v1.Agent
+	56, // 43: fairlead.v1.KeyRoute.expire_time:type_name -> google.protobuf.Timestamp
+	59, // 44: fairlead.v1.CellRoute.phase:type_name -> fairlead.v1.CellPhase
+	58, // 45: fairlead.v1.CellRoute.replicas:type_name -> fairlead.v1.Agent
+	57, // 46: fairlead.v1.OpenLogRequest.voters:type_name -> fairlead.v1.Peer
+	57, // 47: fairlead.v1.GetLogResponse.peers:type_name -> fairlead.v1.Peer
+	1,  // 48: fairlead.v1.ChangePeerRequest.change:type_name -> fairlead.v1.PeerChange
+	57, // 49: fairlead.v1.ChangePeerRequest.peer:type_name -> fairlead.v1.Peer
+	47, // 50: fairlead.v1.ConfigureRequest.organizations:type_name -> fairlead.v1.OrganizationPromise
+	48, // 51: fairlead.v1.ConfigureRequest.tenants:type_name -> fairlead.v1.TenantPromise
+	55, // 52: fairlead.v1.TenantPromise.starts_per:type_name -> google.protobuf.Duration
+	51, // 53: fairlead.v1.MeasureDemandResponse.tenants:type_name -> fairlead.v1.TenantUse
+	56, // 54: fairlead.v1.MeasureDemandResponse.time:type_name -> google.protobuf.Timestamp
+	24, // 55: fairlead.v1.RegistryService.Join:input_type -> fairlead.v1.JoinRequest
+	26, // 56: fairlead.v1.RegistryService.Bootstrap:input_type -> fairlead.v1.BootstrapRequest
+	28, // 57: fairlead.v1.RegistryService.Register:input_type -> fairlead.v1.RegisterRequest
+	30, // 58: fairlead.v1.RegistryService.WatchRoutes:input_type -> fairlead.v1.WatchRoutesRequest
+	35, // 59: fairlead.v1.ReplicaService.OpenLog:input_type -> fairlead.v1.OpenLogRequest
+	37, // 60: fairlead.v1.ReplicaService.GetLog:input_type -> fairlead.v1.GetLogRequest
+	39, // 61: fairlead.v1.ReplicaService.ChangePeer:input_type -> fairlead.v1.ChangePeerRequest
+	41, // 62: fairlead.v1.ReplicaService.Lead:input_type -> fairlead.v1.LeadRequest
+	43, // 63: fairlead.v1.ReplicaService.Save:input_type -> fairlead.v1.SaveRequest
+	45, // 64: fairlead.v1.TenancyService.Configure:input_type -> fairlead.v1.ConfigureRequest
+	49, // 65: fairlead.v1.TenancyService.MeasureDemand:input_type -> fairlead.v1.MeasureDemandRequest
+	52, // 66: fairlead.v1.TenancyService.ExplainTenancy:input_type -> fairlead.v1.ExplainTenancyRequest
+	5,  // 67: fairlead.v1.LaneService.GetLanes:input_type -> fairlead.v1.GetLanesRequest
+	7,  // 68: fairlead.v1.LaneService.StageLane:input_type -> fairlead.v1.StageLaneRequest
+	9,  // 69: fairlead.v1.LaneService.TrackLane:input_type -> fairlead.v1.TrackLaneRequest
+	11, // 70: fairlead.v1.LaneService.ExportLane:input_type -> fairlead.v1.ExportLaneRequest
+	13, // 71: fairlead.v1.LaneService.ImportLane:input_type -> fairlead.v1.ImportLaneRequest
+	15, // 72: fairlead.v1.LaneService.SetLaneMode:input_type -> fairlead.v1.SetLaneModeRequest
+	17, // 73: fairlead.v1.LaneService.DigestLane:input_type -> fairlead.v1.DigestLaneRequest
+	20, // 74: fairlead.v1.LaneService.WipeLane:input_type -> fairlead.v1.WipeLaneRequest
+	22, // 75: fairlead.v1.LaneService.ProveLane:input_type -> fairlead.v1.ProveLaneRequest
+	25, // 76: fairlead.v1.RegistryService.Join:output_type -> fairlead.v1.JoinResponse
+	27, // 77: fairlead.v1.RegistryService.Bootstrap:output_type -> fairlead.v1.BootstrapResponse
+	29, // 78: fairlead.v1.RegistryService.Register:output_type -> fairlead.v1.RegisterResponse
+	31, // 79: fairlead.v1.RegistryService.WatchRoutes:output_type -> fairlead.v1.WatchRoutesResponse
+	36, // 80: fairlead.v1.ReplicaService.OpenLog:output_type -> fairlead.v1.OpenLogResponse
+	38, // 81: fairlead.v1.ReplicaService.GetLog:output_type -> fairlead.v1.GetLogResponse
+	40, // 82: fairlead.v1.ReplicaService.ChangePeer:output_type -> fairlead.v1.ChangePeerResponse
+	42, // 83: fairlead.v1.ReplicaService.Lead:output_type -> fairlead.v1.LeadResponse
+	44, // 84: fairlead.v1.ReplicaService.Save:output_type -> fairlead.v1.SaveResponse
+	46, // 85: fairlead.v1.TenancyService.Configure:output_type -> fairlead.v1.ConfigureResponse
+	50, // 86: fairlead.v1.TenancyService.MeasureDemand:output_type -> fairlead.v1.MeasureDemandResponse
+	53, // 87: fairlead.v1.TenancyService.ExplainTenancy:output_type -> fairlead.v1.ExplainTenancyResponse
+	6,  // 88: fairlead.v1.LaneService.GetLanes:output_type -> fairlead.v1.GetLanesResponse
+	8,  // 89: fairlead.v1.LaneService.StageLane:output_type -> fairlead.v1.StageLaneResponse
+	10, // 90: fairlead.v1.LaneService.TrackLane:output_type -> fairlead.v1.TrackLaneResponse
+	12, // 91: fairlead.v1.LaneService.ExportLane:output_type -> fairlead.v1.ExportLaneResponse
+	14, // 92: fairlead.v1.LaneService.ImportLane:output_type -> fairlead.v1.ImportLaneResponse
+	16, // 93: fairlead.v1.LaneService.SetLaneMode:output_type -> fairlead.v1.SetLaneModeResponse
+	18, // 94: fairlead.v1.LaneService.DigestLane:output_type -> fairlead.v1.DigestLaneResponse
+	21, // 95: fairlead.v1.LaneService.WipeLane:output_type -> fairlead.v1.WipeLaneResponse
+	23, // 96: fairlead.v1.LaneService.ProveLane:output_type -> fairlead.v1.ProveLaneResponse
+	76, // [76:97] is the sub-list for method output_type
+	55, // [55:76] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_agent_proto_init() }
@@ -2286,16 +4240,17 @@ func file_fairlead_v1_agent_proto_init() {
 		return
 	}
 	file_fairlead_v1_cluster_proto_init()
-	file_fairlead_v1_agent_proto_msgTypes[21].OneofWrappers = []any{}
+	file_fairlead_v1_job_proto_init()
+	file_fairlead_v1_agent_proto_msgTypes[43].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_agent_proto_rawDesc), len(file_fairlead_v1_agent_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   30,
+			NumEnums:      2,
+			NumMessages:   52,
 			NumExtensions: 0,
-			NumServices:   3,
+			NumServices:   4,
 		},
 		GoTypes:           file_fairlead_v1_agent_proto_goTypes,
 		DependencyIndexes: file_fairlead_v1_agent_proto_depIdxs,

@@ -27,6 +27,8 @@ const (
 	ReplicaServiceName = "fairlead.v1.ReplicaService"
 	// TenancyServiceName is the fully-qualified name of the TenancyService service.
 	TenancyServiceName = "fairlead.v1.TenancyService"
+	// LaneServiceName is the fully-qualified name of the LaneService service.
+	LaneServiceName = "fairlead.v1.LaneService"
 )
 
 // These constants are the fully-qualified names of the RPCs defined in this package. They're
@@ -68,6 +70,24 @@ const (
 	// TenancyServiceExplainTenancyProcedure is the fully-qualified name of the TenancyService's
 	// ExplainTenancy RPC.
 	TenancyServiceExplainTenancyProcedure = "/fairlead.v1.TenancyService/ExplainTenancy"
+	// LaneServiceGetLanesProcedure is the fully-qualified name of the LaneService's GetLanes RPC.
+	LaneServiceGetLanesProcedure = "/fairlead.v1.LaneService/GetLanes"
+	// LaneServiceStageLaneProcedure is the fully-qualified name of the LaneService's StageLane RPC.
+	LaneServiceStageLaneProcedure = "/fairlead.v1.LaneService/StageLane"
+	// LaneServiceTrackLaneProcedure is the fully-qualified name of the LaneService's TrackLane RPC.
+	LaneServiceTrackLaneProcedure = "/fairlead.v1.LaneService/TrackLane"
+	// LaneServiceExportLaneProcedure is the fully-qualified name of the LaneService's ExportLane RPC.
+	LaneServiceExportLaneProcedure = "/fairlead.v1.LaneService/ExportLane"
+	// LaneServiceImportLaneProcedure is the fully-qualified name of the LaneService's ImportLane RPC.
+	LaneServiceImportLaneProcedure = "/fairlead.v1.LaneService/ImportLane"
+	// LaneServiceSetLaneModeProcedure is the fully-qualified name of the LaneService's SetLaneMode RPC.
+	LaneServiceSetLaneModeProcedure = "/fairlead.v1.LaneService/SetLaneMode"
+	// LaneServiceDigestLaneProcedure is the fully-qualified name of the LaneService's DigestLane RPC.
+	LaneServiceDigestLaneProcedure = "/fairlead.v1.LaneService/DigestLane"
+	// LaneServiceWipeLaneProcedure is the fully-qualified name of the LaneService's WipeLane RPC.
+	LaneServiceWipeLaneProcedure = "/fairlead.v1.LaneService/WipeLane"
+	// LaneServiceProveLaneProcedure is the fully-qualified name of the LaneService's ProveLane RPC.
+	LaneServiceProveLaneProcedure = "/fairlead.v1.LaneService/ProveLane"
 )
 
 // RegistryServiceClient is a client for the fairlead.v1.RegistryService service.
@@ -584,4 +604,344 @@ func (UnimplementedTenancyServiceHandler) MeasureDemand(context.Context, *v1.Mea
 
 func (UnimplementedTenancyServiceHandler) ExplainTenancy(context.Context, *v1.ExplainTenancyRequest) (*v1.ExplainTenancyResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.TenancyService.ExplainTenancy is not implemented"))
+}
+
+// LaneServiceClient is a client for the fairlead.v1.LaneService service.
+type LaneServiceClient interface {
+	// GetLanes says how a tenant's lanes stand here, and what a move has to know of the cell.
+	GetLanes(context.Context, *v1.GetLanesRequest) (*v1.GetLanesResponse, error)
+	// StageLane makes an empty lane that is filled by ImportLane, answers nobody, grants nothing and fires no timer. A repeated call changes nothing.
+	StageLane(context.Context, *v1.StageLaneRequest) (*v1.StageLaneResponse, error)
+	// TrackLane makes the cell note what changes in a lane, so that ExportLane can follow; or makes it forget.
+	TrackLane(context.Context, *v1.TrackLaneRequest) (*v1.TrackLaneResponse, error)
+	// ExportLane returns the next records of a tracked lane after a cursor.
+	ExportLane(context.Context, *v1.ExportLaneRequest) (*v1.ExportLaneResponse, error)
+	// ImportLane applies what ExportLane returned to a lane that is staged or on standby. It is refused unless the lane's cursor is that before the
+	// records, and then says which it is.
+	ImportLane(context.Context, *v1.ImportLaneRequest) (*v1.ImportLaneResponse, error)
+	// SetLaneMode logs a lane's next mode. A repeated call changes nothing and is answered like the first.
+	SetLaneMode(context.Context, *v1.SetLaneModeRequest) (*v1.SetLaneModeResponse, error)
+	// DigestLane returns the digests of a lane's buckets, as far as they are computed, or the records of one bucket with theirs.
+	DigestLane(context.Context, *v1.DigestLaneRequest) (*v1.DigestLaneResponse, error)
+	// WipeLane removes a part of what a lane holds that is staged, or a tombstone, and says how much is left.
+	WipeLane(context.Context, *v1.WipeLaneRequest) (*v1.WipeLaneResponse, error)
+	// ProveLane logs a token of the caller's and returns it: the way to the cell's log works.
+	ProveLane(context.Context, *v1.ProveLaneRequest) (*v1.ProveLaneResponse, error)
+}
+
+// NewLaneServiceClient constructs a client for the fairlead.v1.LaneService service. By default, it
+// uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses, and sends
+// uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC() or
+// connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewLaneServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) LaneServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	laneServiceMethods := v1.File_fairlead_v1_agent_proto.Services().ByName("LaneService").Methods()
+	return &laneServiceClient{
+		getLanes: connect.NewClient[v1.GetLanesRequest, v1.GetLanesResponse](
+			httpClient,
+			baseURL+LaneServiceGetLanesProcedure,
+			connect.WithSchema(laneServiceMethods.ByName("GetLanes")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		stageLane: connect.NewClient[v1.StageLaneRequest, v1.StageLaneResponse](
+			httpClient,
+			baseURL+LaneServiceStageLaneProcedure,
+			connect.WithSchema(laneServiceMethods.ByName("StageLane")),
+			connect.WithClientOptions(opts...),
+		),
+		trackLane: connect.NewClient[v1.TrackLaneRequest, v1.TrackLaneResponse](
+			httpClient,
+			baseURL+LaneServiceTrackLaneProcedure,
+			connect.WithSchema(laneServiceMethods.ByName("TrackLane")),
+			connect.WithClientOptions(opts...),
+		),
+		exportLane: connect.NewClient[v1.ExportLaneRequest, v1.ExportLaneResponse](
+			httpClient,
+			baseURL+LaneServiceExportLaneProcedure,
+			connect.WithSchema(laneServiceMethods.ByName("ExportLane")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		importLane: connect.NewClient[v1.ImportLaneRequest, v1.ImportLaneResponse](
+			httpClient,
+			baseURL+LaneServiceImportLaneProcedure,
+			connect.WithSchema(laneServiceMethods.ByName("ImportLane")),
+			connect.WithClientOptions(opts...),
+		),
+		setLaneMode: connect.NewClient[v1.SetLaneModeRequest, v1.SetLaneModeResponse](
+			httpClient,
+			baseURL+LaneServiceSetLaneModeProcedure,
+			connect.WithSchema(laneServiceMethods.ByName("SetLaneMode")),
+			connect.WithClientOptions(opts...),
+		),
+		digestLane: connect.NewClient[v1.DigestLaneRequest, v1.DigestLaneResponse](
+			httpClient,
+			baseURL+LaneServiceDigestLaneProcedure,
+			connect.WithSchema(laneServiceMethods.ByName("DigestLane")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		wipeLane: connect.NewClient[v1.WipeLaneRequest, v1.WipeLaneResponse](
+			httpClient,
+			baseURL+LaneServiceWipeLaneProcedure,
+			connect.WithSchema(laneServiceMethods.ByName("WipeLane")),
+			connect.WithClientOptions(opts...),
+		),
+		proveLane: connect.NewClient[v1.ProveLaneRequest, v1.ProveLaneResponse](
+			httpClient,
+			baseURL+LaneServiceProveLaneProcedure,
+			connect.WithSchema(laneServiceMethods.ByName("ProveLane")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// laneServiceClient implements LaneServiceClient.
+type laneServiceClient struct {
+	getLanes    *connect.Client[v1.GetLanesRequest, v1.GetLanesResponse]
+	stageLane   *connect.Client[v1.StageLaneRequest, v1.StageLaneResponse]
+	trackLane   *connect.Client[v1.TrackLaneRequest, v1.TrackLaneResponse]
+	exportLane  *connect.Client[v1.ExportLaneRequest, v1.ExportLaneResponse]
+	importLane  *connect.Client[v1.ImportLaneRequest, v1.ImportLaneResponse]
+	setLaneMode *connect.Client[v1.SetLaneModeRequest, v1.SetLaneModeResponse]
+	digestLane  *connect.Client[v1.DigestLaneRequest, v1.DigestLaneResponse]
+	wipeLane    *connect.Client[v1.WipeLaneRequest, v1.WipeLaneResponse]
+	proveLane   *connect.Client[v1.ProveLaneRequest, v1.ProveLaneResponse]
+}
+
+// GetLanes calls fairlead.v1.LaneService.GetLanes.
+func (c *laneServiceClient) GetLanes(ctx context.Context, req *v1.GetLanesRequest) (*v1.GetLanesResponse, error) {
+	response, err := c.getLanes.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// StageLane calls fairlead.v1.LaneService.StageLane.
+func (c *laneServiceClient) StageLane(ctx context.Context, req *v1.StageLaneRequest) (*v1.StageLaneResponse, error) {
+	response, err := c.stageLane.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// TrackLane calls fairlead.v1.LaneService.TrackLane.
+func (c *laneServiceClient) TrackLane(ctx context.Context, req *v1.TrackLaneRequest) (*v1.TrackLaneResponse, error) {
+	response, err := c.trackLane.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ExportLane calls fairlead.v1.LaneService.ExportLane.
+func (c *laneServiceClient) ExportLane(ctx context.Context, req *v1.ExportLaneRequest) (*v1.ExportLaneResponse, error) {
+	response, err := c.exportLane.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ImportLane calls fairlead.v1.LaneService.ImportLane.
+func (c *laneServiceClient) ImportLane(ctx context.Context, req *v1.ImportLaneRequest) (*v1.ImportLaneResponse, error) {
+	response, err := c.importLane.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// SetLaneMode calls fairlead.v1.LaneService.SetLaneMode.
+func (c *laneServiceClient) SetLaneMode(ctx context.Context, req *v1.SetLaneModeRequest) (*v1.SetLaneModeResponse, error) {
+	response, err := c.setLaneMode.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// DigestLane calls fairlead.v1.LaneService.DigestLane.
+func (c *laneServiceClient) DigestLane(ctx context.Context, req *v1.DigestLaneRequest) (*v1.DigestLaneResponse, error) {
+	response, err := c.digestLane.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// WipeLane calls fairlead.v1.LaneService.WipeLane.
+func (c *laneServiceClient) WipeLane(ctx context.Context, req *v1.WipeLaneRequest) (*v1.WipeLaneResponse, error) {
+	response, err := c.wipeLane.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ProveLane calls fairlead.v1.LaneService.ProveLane.
+func (c *laneServiceClient) ProveLane(ctx context.Context, req *v1.ProveLaneRequest) (*v1.ProveLaneResponse, error) {
+	response, err := c.proveLane.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// LaneServiceHandler is an implementation of the fairlead.v1.LaneService service.
+type LaneServiceHandler interface {
+	// GetLanes says how a tenant's lanes stand here, and what a move has to know of the cell.
+	GetLanes(context.Context, *v1.GetLanesRequest) (*v1.GetLanesResponse, error)
+	// StageLane makes an empty lane that is filled by ImportLane, answers nobody, grants nothing and fires no timer. A repeated call changes nothing.
+	StageLane(context.Context, *v1.StageLaneRequest) (*v1.StageLaneResponse, error)
+	// TrackLane makes the cell note what changes in a lane, so that ExportLane can follow; or makes it forget.
+	TrackLane(context.Context, *v1.TrackLaneRequest) (*v1.TrackLaneResponse, error)
+	// ExportLane returns the next records of a tracked lane after a cursor.
+	ExportLane(context.Context, *v1.ExportLaneRequest) (*v1.ExportLaneResponse, error)
+	// ImportLane applies what ExportLane returned to a lane that is staged or on standby. It is refused unless the lane's cursor is that before the
+	// records, and then says which it is.
+	ImportLane(context.Context, *v1.ImportLaneRequest) (*v1.ImportLaneResponse, error)
+	// SetLaneMode logs a lane's next mode. A repeated call changes nothing and is answered like the first.
+	SetLaneMode(context.Context, *v1.SetLaneModeRequest) (*v1.SetLaneModeResponse, error)
+	// DigestLane returns the digests of a lane's buckets, as far as they are computed, or the records of one bucket with theirs.
+	DigestLane(context.Context, *v1.DigestLaneRequest) (*v1.DigestLaneResponse, error)
+	// WipeLane removes a part of what a lane holds that is staged, or a tombstone, and says how much is left.
+	WipeLane(context.Context, *v1.WipeLaneRequest) (*v1.WipeLaneResponse, error)
+	// ProveLane logs a token of the caller's and returns it: the way to the cell's log works.
+	ProveLane(context.Context, *v1.ProveLaneRequest) (*v1.ProveLaneResponse, error)
+}
+
+// NewLaneServiceHandler builds an HTTP handler from the service implementation. It returns the path
+// on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewLaneServiceHandler(svc LaneServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	laneServiceMethods := v1.File_fairlead_v1_agent_proto.Services().ByName("LaneService").Methods()
+	laneServiceGetLanesHandler := connect.NewUnaryHandlerSimple(
+		LaneServiceGetLanesProcedure,
+		svc.GetLanes,
+		connect.WithSchema(laneServiceMethods.ByName("GetLanes")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	laneServiceStageLaneHandler := connect.NewUnaryHandlerSimple(
+		LaneServiceStageLaneProcedure,
+		svc.StageLane,
+		connect.WithSchema(laneServiceMethods.ByName("StageLane")),
+		connect.WithHandlerOptions(opts...),
+	)
+	laneServiceTrackLaneHandler := connect.NewUnaryHandlerSimple(
+		LaneServiceTrackLaneProcedure,
+		svc.TrackLane,
+		connect.WithSchema(laneServiceMethods.ByName("TrackLane")),
+		connect.WithHandlerOptions(opts...),
+	)
+	laneServiceExportLaneHandler := connect.NewUnaryHandlerSimple(
+		LaneServiceExportLaneProcedure,
+		svc.ExportLane,
+		connect.WithSchema(laneServiceMethods.ByName("ExportLane")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	laneServiceImportLaneHandler := connect.NewUnaryHandlerSimple(
+		LaneServiceImportLaneProcedure,
+		svc.ImportLane,
+		connect.WithSchema(laneServiceMethods.ByName("ImportLane")),
+		connect.WithHandlerOptions(opts...),
+	)
+	laneServiceSetLaneModeHandler := connect.NewUnaryHandlerSimple(
+		LaneServiceSetLaneModeProcedure,
+		svc.SetLaneMode,
+		connect.WithSchema(laneServiceMethods.ByName("SetLaneMode")),
+		connect.WithHandlerOptions(opts...),
+	)
+	laneServiceDigestLaneHandler := connect.NewUnaryHandlerSimple(
+		LaneServiceDigestLaneProcedure,
+		svc.DigestLane,
+		connect.WithSchema(laneServiceMethods.ByName("DigestLane")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	laneServiceWipeLaneHandler := connect.NewUnaryHandlerSimple(
+		LaneServiceWipeLaneProcedure,
+		svc.WipeLane,
+		connect.WithSchema(laneServiceMethods.ByName("WipeLane")),
+		connect.WithHandlerOptions(opts...),
+	)
+	laneServiceProveLaneHandler := connect.NewUnaryHandlerSimple(
+		LaneServiceProveLaneProcedure,
+		svc.ProveLane,
+		connect.WithSchema(laneServiceMethods.ByName("ProveLane")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/fairlead.v1.LaneService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case LaneServiceGetLanesProcedure:
+			laneServiceGetLanesHandler.ServeHTTP(w, r)
+		case LaneServiceStageLaneProcedure:
+			laneServiceStageLaneHandler.ServeHTTP(w, r)
+		case LaneServiceTrackLaneProcedure:
+			laneServiceTrackLaneHandler.ServeHTTP(w, r)
+		case LaneServiceExportLaneProcedure:
+			laneServiceExportLaneHandler.ServeHTTP(w, r)
+		case LaneServiceImportLaneProcedure:
+			laneServiceImportLaneHandler.ServeHTTP(w, r)
+		case LaneServiceSetLaneModeProcedure:
+			laneServiceSetLaneModeHandler.ServeHTTP(w, r)
+		case LaneServiceDigestLaneProcedure:
+			laneServiceDigestLaneHandler.ServeHTTP(w, r)
+		case LaneServiceWipeLaneProcedure:
+			laneServiceWipeLaneHandler.ServeHTTP(w, r)
+		case LaneServiceProveLaneProcedure:
+			laneServiceProveLaneHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedLaneServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedLaneServiceHandler struct{}
+
+func (UnimplementedLaneServiceHandler) GetLanes(context.Context, *v1.GetLanesRequest) (*v1.GetLanesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.LaneService.GetLanes is not implemented"))
+}
+
+func (UnimplementedLaneServiceHandler) StageLane(context.Context, *v1.StageLaneRequest) (*v1.StageLaneResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.LaneService.StageLane is not implemented"))
+}
+
+func (UnimplementedLaneServiceHandler) TrackLane(context.Context, *v1.TrackLaneRequest) (*v1.TrackLaneResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.LaneService.TrackLane is not implemented"))
+}
+
+func (UnimplementedLaneServiceHandler) ExportLane(context.Context, *v1.ExportLaneRequest) (*v1.ExportLaneResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.LaneService.ExportLane is not implemented"))
+}
+
+func (UnimplementedLaneServiceHandler) ImportLane(context.Context, *v1.ImportLaneRequest) (*v1.ImportLaneResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.LaneService.ImportLane is not implemented"))
+}
+
+func (UnimplementedLaneServiceHandler) SetLaneMode(context.Context, *v1.SetLaneModeRequest) (*v1.SetLaneModeResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.LaneService.SetLaneMode is not implemented"))
+}
+
+func (UnimplementedLaneServiceHandler) DigestLane(context.Context, *v1.DigestLaneRequest) (*v1.DigestLaneResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.LaneService.DigestLane is not implemented"))
+}
+
+func (UnimplementedLaneServiceHandler) WipeLane(context.Context, *v1.WipeLaneRequest) (*v1.WipeLaneResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.LaneService.WipeLane is not implemented"))
+}
+
+func (UnimplementedLaneServiceHandler) ProveLane(context.Context, *v1.ProveLaneRequest) (*v1.ProveLaneResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.LaneService.ProveLane is not implemented"))
 }

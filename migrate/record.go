@@ -150,7 +150,9 @@ const (
 func (r *Record) Move() cell.Move { return cell.Move{Migration: r.ID, Attempt: r.Attempt} }
 
 // Done reports whether the migration has ended.
-func (r *Record) Done() bool { return r.State == Released || r.State == Aborted || r.State == RolledBack }
+func (r *Record) Done() bool {
+	return r.State == Released || r.State == Aborted || r.State == RolledBack
+}
 
 // Owner returns whose the lane of a class is.
 func (r *Record) Owner(c cell.Class) cell.ID { return r.Lanes[c.Index()].Owner }

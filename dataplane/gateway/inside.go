@@ -52,6 +52,16 @@ func insiders() map[string]inside {
 		fairleadv1connect.TenancyServiceMeasureDemandProcedure:  {roles: control, leader: true},
 		fairleadv1connect.TenancyServiceExplainTenancyProcedure: {roles: control, leader: true},
 
+		fairleadv1connect.LaneServiceGetLanesProcedure:    {roles: control, leader: true},
+		fairleadv1connect.LaneServiceStageLaneProcedure:   {roles: control, leader: true},
+		fairleadv1connect.LaneServiceTrackLaneProcedure:   {roles: control, leader: true},
+		fairleadv1connect.LaneServiceExportLaneProcedure:  {roles: control, leader: true},
+		fairleadv1connect.LaneServiceImportLaneProcedure:  {roles: control, leader: true},
+		fairleadv1connect.LaneServiceSetLaneModeProcedure: {roles: control, leader: true},
+		fairleadv1connect.LaneServiceDigestLaneProcedure:  {roles: control, leader: true},
+		fairleadv1connect.LaneServiceWipeLaneProcedure:    {roles: control, leader: true},
+		fairleadv1connect.LaneServiceProveLaneProcedure:   {roles: control, leader: true},
+
 		PathLeader: {roles: []string{RoleControl, RoleCell, RoleGateway}},
 	}
 }

@@ -91,6 +91,14 @@ var permissions = map[string]need{
 	fairleadv1connect.PlacementServiceCheckPlacementProcedure:   {permission: cell.PermissionOperate, or: cell.PermissionAdmin},
 	fairleadv1connect.PlacementServiceExplainPlacementProcedure: {permission: cell.PermissionOperate, or: cell.PermissionAdmin},
 
+	// Moving a tenant changes nothing that it is promised, and can be taken back: it is what runs the cluster, as emptying a cell is.
+	fairleadv1connect.MigrationServicePlanMigrationProcedure:    {permission: cell.PermissionOperate, or: cell.PermissionAdmin},
+	fairleadv1connect.MigrationServiceStartMigrationProcedure:   {permission: cell.PermissionOperate, or: cell.PermissionAdmin},
+	fairleadv1connect.MigrationServiceGetMigrationProcedure:     {permission: cell.PermissionOperate, or: cell.PermissionAdmin},
+	fairleadv1connect.MigrationServiceListMigrationsProcedure:   {permission: cell.PermissionOperate, or: cell.PermissionAdmin},
+	fairleadv1connect.MigrationServiceControlMigrationProcedure: {permission: cell.PermissionOperate, or: cell.PermissionAdmin},
+	fairleadv1connect.MigrationServiceDiffMigrationProcedure:    {permission: cell.PermissionOperate, or: cell.PermissionAdmin},
+
 	fairleadv1connect.AuditServiceListAuditProcedure: {permission: cell.PermissionOperate, or: cell.PermissionAdmin},
 
 	fairleadv1connect.RegistryServiceJoinProcedure:        {open: true, atMost: joinsMax, bytesMax: joinBytesMax},
@@ -107,6 +115,16 @@ var permissions = map[string]need{
 	fairleadv1connect.TenancyServiceConfigureProcedure:      {internal: true},
 	fairleadv1connect.TenancyServiceMeasureDemandProcedure:  {internal: true},
 	fairleadv1connect.TenancyServiceExplainTenancyProcedure: {internal: true},
+
+	fairleadv1connect.LaneServiceGetLanesProcedure:    {internal: true},
+	fairleadv1connect.LaneServiceStageLaneProcedure:   {internal: true},
+	fairleadv1connect.LaneServiceTrackLaneProcedure:   {internal: true},
+	fairleadv1connect.LaneServiceExportLaneProcedure:  {internal: true},
+	fairleadv1connect.LaneServiceImportLaneProcedure:  {internal: true},
+	fairleadv1connect.LaneServiceSetLaneModeProcedure: {internal: true},
+	fairleadv1connect.LaneServiceDigestLaneProcedure:  {internal: true},
+	fairleadv1connect.LaneServiceWipeLaneProcedure:    {internal: true},
+	fairleadv1connect.LaneServiceProveLaneProcedure:   {internal: true},
 
 	"/" + grpchealth.HealthV1ServiceName + "/Check": {open: true},
 	"/" + grpchealth.HealthV1ServiceName + "/Watch": {open: true},

@@ -42,6 +42,8 @@ type load struct {
 	workers fairleadv1connect.WorkerServiceClient
 	history *history
 	seed    uint64
+	pools   []fairleadv1connect.WorkerServiceClient // of each cell that it has workers in
+	running context.Context                         //nolint:containedctx // of the callers, which outlive the call that starts them
 
 	calls, errs atomic.Int64 // of submissions and reads
 	fatal       atomic.Int64 // of these, errors that no caller would repeat the call after
@@ -72,15 +74,32 @@ func startLoad(t *testing.T, c *harness.Cluster, tenant, cellName string, seed u
 		workers: fairleadv1connect.NewWorkerServiceClient(pool.HTTP, pool.URL, pool.Options...),
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	l.stop = stop
+	l.stop, l.running, l.pools = stop, ctx, append(l.pools, l.workers)
 	t.Cleanup(l.end)
 	for i := range submitters {
 		l.done.Go(func() { l.submit(ctx, i) })
 	}
 	for i := range workers {
-		l.done.Go(func() { l.work(ctx, 1000+i) })
+		l.done.Go(func() { l.work(ctx, l.workers, 1000+i) })
 	}
 	return l
+}
+
+// workAt adds workers of another cell, which the tenant is about to move to.
+func (l *load) workAt(t *testing.T, c *harness.Cluster, cellName string, workers int) {
+	t.Helper()
+	cfg := c.ClientConfig("worker")
+	cfg.Cell = cellName
+	conn, err := client.Dial(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	there := fairleadv1connect.NewWorkerServiceClient(conn.HTTP, conn.URL, conn.Options...)
+	l.pools = append(l.pools, there)
+	for i := range workers {
+		l.done.Go(func() { l.work(l.running, there, 2000+i) })
+	}
 }
 
 // end stops the callers, and waits for what they have under way.
@@ -209,20 +228,20 @@ func (l *load) cancel(ctx context.Context, caller int, key, id string) {
 }
 
 // work is a worker: it leases, and reports success.
-func (l *load) work(ctx context.Context, caller int) {
+func (l *load) work(ctx context.Context, at fairleadv1connect.WorkerServiceClient, caller int) {
 	for ctx.Err() == nil {
-		if l.workOnce(ctx, caller) == 0 {
+		if l.workOnce(ctx, at, caller) == 0 {
 			rest(ctx, idle)
 		}
 	}
 }
 
 // workOnce returns how many jobs it ran.
-func (l *load) workOnce(ctx context.Context, caller int) int {
+func (l *load) workOnce(ctx context.Context, at fairleadv1connect.WorkerServiceClient, caller int) int {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	call := l.history.now()
-	resp, err := l.workers.Lease(ctx, &fairleadv1.LeaseRequest{
+	resp, err := at.Lease(ctx, &fairleadv1.LeaseRequest{
 		Worker: fmt.Sprint(caller), Operations: []string{operation}, Slots: 8, MaxJobs: 8, Wait: durationpb.New(200 * time.Millisecond),
 		LeaseDuration: durationpb.New(leaseDuration),
 	})
@@ -240,7 +259,7 @@ func (l *load) workOnce(ctx context.Context, caller int) int {
 		return 0
 	}
 	call = l.history.now()
-	results, err := l.workers.Report(ctx, report)
+	results, err := at.Report(ctx, report)
 	for i, j := range resp.GetLeases() {
 		out, _ := outcomeOf(err)
 		if err == nil && results.GetResults()[i].GetRejection() != nil {
@@ -304,7 +323,9 @@ func (l *load) finish(t *testing.T) {
 	}
 	const finishTimeout = 90 * time.Second // a lease that nobody holds any more expires first
 	harness.Eventually(t, finishTimeout, fmt.Sprintf("all %d accepted jobs of %s have ended", len(keys), l.tenant), func() bool {
-		l.workOnce(ctx, 9999)
+		for _, at := range l.pools {
+			l.workOnce(ctx, at, 9999)
+		}
 		for k := range left {
 			state, err := l.look(ctx, k)
 			if err != nil || state == "live" {
@@ -335,4 +356,15 @@ func (l *load) look(ctx context.Context, key string) (string, error) {
 	state := stateOf(resp.GetJob().GetState())
 	l.history.note(0, call, asked{verb: verbGet, key: key}, told{job: id, state: state})
 	return state, nil
+}
+
+// dialJobs returns a client of jobs for a configuration.
+func dialJobs(t *testing.T, cfg client.Config) fairleadv1connect.JobServiceClient {
+	t.Helper()
+	conn, err := client.Dial(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return fairleadv1connect.NewJobServiceClient(conn.HTTP, conn.URL, conn.Options...)
 }

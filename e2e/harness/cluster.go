@@ -27,6 +27,8 @@ type ClusterConfig struct {
 	Control int
 	// Cells are the cells by name, with the replicas of each.
 	Cells map[string]int
+	// Dedicated are those of the cells that take no tenant but by a move.
+	Dedicated []string
 	// Gateways is how many gateways there are; 1 when 0.
 	Gateways int
 	// Tenants are created with a key each; Placed says which cell each has to be in, empty for any.
@@ -317,7 +319,11 @@ func (c *Cluster) Populate() {
 	cells := fairleadv1connect.NewCellServiceClient(conn.HTTP, conn.URL, conn.Options...)
 	for _, name := range slices.Sorted(maps.Keys(c.cfg.Cells)) {
 		c.until("create the cell "+name, func(ctx context.Context) error {
-			_, err := cells.CreateCell(ctx, &fairleadv1.CreateCellRequest{Name: name, Replicas: int32(c.cfg.Cells[name])})
+			kind := fairleadv1.CellKind_CELL_KIND_POOLED
+			if slices.Contains(c.cfg.Dedicated, name) {
+				kind = fairleadv1.CellKind_CELL_KIND_DEDICATED
+			}
+			_, err := cells.CreateCell(ctx, &fairleadv1.CreateCellRequest{Name: name, Kind: kind, Replicas: int32(c.cfg.Cells[name])})
 			return ignoreExists(err)
 		})
 	}

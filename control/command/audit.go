@@ -74,6 +74,12 @@ func Subject(c Command) string {
 		return string(c.Name)
 	case RecordDemand:
 		return string(c.Cell)
+	case StartMigration:
+		return string(c.ID)
+	case AdvanceMigration:
+		return string(c.ID)
+	case ForgetMigration:
+		return string(c.ID)
 	default: // SetFeatureLevel and Restored are about the whole cluster
 		return ""
 	}
@@ -156,6 +162,10 @@ func detail(c Command) []string {
 		}
 	case RecordDemand:
 		return []string{count("samples", len(c.Samples))}
+	case StartMigration:
+		return startDetail(c)
+	case AdvanceMigration:
+		return advanceDetail(c)
 	default: // nothing beside the subject
 		return nil
 	}

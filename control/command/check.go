@@ -70,6 +70,12 @@ func Check(c Command) error {
 		return c.check()
 	case Restored:
 		return c.check()
+	case StartMigration:
+		return c.check()
+	case AdvanceMigration:
+		return c.check()
+	case ForgetMigration:
+		return c.check()
 	default:
 		return &cell.FieldError{Field: "command", Problem: fmt.Sprintf("is a %T", c), Remedy: "use one of package command"}
 	}

@@ -173,6 +173,12 @@ func encodeBody(c Command) []byte {
 		return c.body()
 	case Restored:
 		return c.body()
+	case StartMigration:
+		return c.body()
+	case AdvanceMigration:
+		return c.body()
+	case ForgetMigration:
+		return c.body()
 	default:
 		panic(fmt.Sprintf("command: %T is not a command of control's log", c))
 	}
@@ -235,6 +241,12 @@ func decodeBody(e envelope) (Command, error) {
 		return decodeWith(e, setRecordDemand)
 	case TypeRestored:
 		return decodeWith(e, setRestored)
+	case TypeStartMigration:
+		return decodeWith(e, setStartMigration)
+	case TypeAdvanceMigration:
+		return decodeWith(e, setAdvanceMigration)
+	case TypeForgetMigration:
+		return decodeWith(e, setForgetMigration)
 	default:
 		return nil, &UnknownError{Type: e.typ, Version: e.version, Ignore: e.ignore}
 	}

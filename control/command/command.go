@@ -44,6 +44,10 @@ const (
 	TypeForgetAgent     Type = 18
 	TypeRecordDemand    Type = 19
 	TypeRestored        Type = 20
+
+	TypeStartMigration   Type = 21
+	TypeAdvanceMigration Type = 22
+	TypeForgetMigration  Type = 23
 )
 
 func (t Type) String() string {
@@ -88,6 +92,12 @@ func (t Type) String() string {
 		return "record-demand"
 	case TypeRestored:
 		return "restored"
+	case TypeStartMigration:
+		return "start-migration"
+	case TypeAdvanceMigration:
+		return "advance-migration"
+	case TypeForgetMigration:
+		return "forget-migration"
 	default:
 		return fmt.Sprintf("type(%d)", uint16(t))
 	}

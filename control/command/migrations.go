@@ -170,7 +170,9 @@ func checkProgress(p migrate.Progress) error {
 	return nil
 }
 
-func (c ForgetMigration) check() error { return first(cell.CheckID("id", string(c.ID)), checkTime(c.Time)) }
+func (c ForgetMigration) check() error {
+	return first(cell.CheckID("id", string(c.ID)), checkTime(c.Time))
+}
 
 func (c StartMigration) body() []byte {
 	b := appendText(nil, 1, string(c.ID))

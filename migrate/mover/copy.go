@@ -1,0 +1,181 @@
+package mover
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/cell"
+	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
+	"github.com/fairlead/fairlead/proto/fairlead/v1/fairleadv1connect"
+)
+
+const (
+	// chunkBytes is about how large a chunk is: an entry of the target's log.
+	chunkBytes = 256 << 10
+	// turnedAwayMax is how often in a row a target may say that it is elsewhere than the chunk begins, before something else is wrong.
+	turnedAwayMax = 3
+)
+
+// errElsewhere is returned when the target's cursor is again and again another than it said.
+var errElsewhere = errors.New("the target's lane is elsewhere than it says: it is looked at again")
+
+// round is one turn of copying a lane from one cell to another, from where the target is.
+type round struct {
+	move     *fairleadv1.Move
+	tenant   string
+	class    fairleadv1.Class
+	from, to fairleadv1connect.LaneServiceClient
+	cursor   *fairleadv1.LaneCursor // the target's
+	throttle *throttle              // nil for as fast as it goes
+	until    time.Time              // no chunk begins after it; zero for none
+	callMax  time.Duration
+	chunked  func(chunk) // called after each chunk that the target took; nil for nobody
+}
+
+// chunk is what ExportLane returned, and when it was asked for.
+type chunk struct {
+	*fairleadv1.ExportLaneResponse
+	asked time.Time
+}
+
+// last reports whether nothing was left after the chunk when it was read.
+func (c chunk) last() bool {
+	return c.GetNext().GetSeeded() == math.MaxUint64 && c.GetSeedLeft() == 0 && c.GetChangesLeft() == 0
+}
+
+// copy goes on until nothing is left, or its time is over. While the target takes a chunk the next is read already: the source then is never waited for
+// twice. It returns where the target is.
+func (r *round) copy(ctx context.Context) (*fairleadv1.LaneCursor, error) {
+	ctx, stop := context.WithCancel(ctx) // what is read ahead in vain
+	var reads sync.WaitGroup
+	defer reads.Wait()
+	defer stop()
+	turnedAway := 0
+	var ahead <-chan reading
+	for {
+		c, err := r.next(ctx, ahead)
+		if err != nil {
+			return r.cursor, err
+		}
+		if ahead = nil; !c.last() {
+			ahead = r.readAhead(ctx, &reads, c.GetNext())
+		}
+		at, taken, err := r.put(ctx, c)
+		if err != nil {
+			return r.cursor, err
+		}
+		r.cursor = at
+		if !taken {
+			if turnedAway++; turnedAway == turnedAwayMax {
+				return r.cursor, errElsewhere
+			}
+			ahead = nil // it begins where the target is not
+			continue
+		}
+		turnedAway = 0
+		if r.chunked != nil {
+			r.chunked(c)
+		}
+		if c.last() || r.over() {
+			return r.cursor, nil
+		}
+		if err := r.spare(ctx, c); err != nil {
+			return r.cursor, err
+		}
+	}
+}
+
+func (r *round) over() bool { return !r.until.IsZero() && !time.Now().Before(r.until) }
+
+// spare waits as long as the throttle says, but no longer than the round may last: what is owed stays owed.
+func (r *round) spare(ctx context.Context, c chunk) error {
+	if r.throttle == nil {
+		return nil
+	}
+	now := time.Now()
+	r.throttle.observe(c.GetCommitP99().AsDuration(), now)
+	wait := r.throttle.took(len(c.GetRecords()), now)
+	if left := r.until.Sub(now); !r.until.IsZero() && wait > left {
+		wait = left
+	}
+	return pause(ctx, wait)
+}
+
+// reading is what a read ahead has come to.
+type reading struct {
+	chunk chunk
+	err   error
+}
+
+func (r *round) readAhead(ctx context.Context, reads *sync.WaitGroup, from *fairleadv1.LaneCursor) <-chan reading {
+	out := make(chan reading, 1)
+	reads.Go(func() {
+		c, err := r.get(ctx, from)
+		out <- reading{c, err}
+	})
+	return out
+}
+
+// next returns the chunk that was read ahead, or else the one at the cursor.
+func (r *round) next(ctx context.Context, ahead <-chan reading) (chunk, error) {
+	if ahead == nil {
+		return r.get(ctx, r.cursor)
+	}
+	got := <-ahead
+	return got.chunk, got.err
+}
+
+func (r *round) get(ctx context.Context, from *fairleadv1.LaneCursor) (chunk, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.callMax)
+	defer cancel()
+	asked := time.Now()
+	m, err := r.from.ExportLane(ctx, &fairleadv1.ExportLaneRequest{
+		Move: r.move, Tenant: r.tenant, Class: r.class, Cursor: from, BytesMax: chunkBytes,
+	})
+	return chunk{m, asked}, err
+}
+
+// put gives the target a chunk, and reports where it is then and whether it took it.
+func (r *round) put(ctx context.Context, c chunk) (*fairleadv1.LaneCursor, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.callMax)
+	defer cancel()
+	m, err := r.to.ImportLane(ctx, &fairleadv1.ImportLaneRequest{
+		Move: r.move, Tenant: r.tenant, Class: r.class, Records: c.GetRecords(), Cursor: r.cursor, Next: c.GetNext(),
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	at := m.GetCursor()
+	if at == nil {
+		at = &fairleadv1.LaneCursor{}
+	}
+	return at, m.GetApplied(), nil
+}
+
+// cursorMessage returns a lane's place as cells say it.
+func cursorMessage(seeded, change uint64) *fairleadv1.LaneCursor {
+	return &fairleadv1.LaneCursor{Seeded: seeded, Change: change}
+}
+
+// moveMessage returns m as cells are told it.
+func moveMessage(m cell.Move) *fairleadv1.Move {
+	return &fairleadv1.Move{Migration: string(m.Migration), Attempt: m.Attempt}
+}
+
+// pause waits for d. It returns ctx's cause when ctx ends first.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

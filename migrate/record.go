@@ -57,8 +57,15 @@ type Lane struct {
 	Pause                              time.Duration
 	// Fences counts the attempts to switch it that were given up because the pause grew too long.
 	Fences uint32
-	// Granted says that the operator let it be switched; see Options.Manual.
+	// Allowed says that the operator let it be switched; see Options.Manual.
 	Allowed bool
+	// Staged is the epoch at which the target's lane is staged in this attempt: above every epoch that either cell had of the lane before. The next fence
+	// raises Epoch to it at least. 0 until the attempt is provisioned.
+	Staged cell.Epoch
+	// UnfencedAt is when the last switch was given up, the next waits from then on; 0 for never.
+	UnfencedAt cell.Instant
+	// Wait is how long a job would wait at the source when the lane was fenced: what the target is compared with.
+	Wait time.Duration
 }
 
 // Verdict is what a gate says. The numbers are part of the format.
@@ -122,13 +129,15 @@ type Record struct {
 	State   State
 	Held    string // why no forward step is taken; empty for none
 	Attempt uint32 // from 1 on
+	Retries uint32 // attempts that were given up since it was declared or resumed the last time
 	// Generation rises with every event that was applied: whoever proposes one names the generation that it was decided on.
 	Generation uint64
 	// Order is the classes in which they are switched, the canary first.
 	Order [2]cell.Class
 	Lanes [2]Lane // by Class.Index
 
-	Gates    []Gate // the last that were evaluated
+	Gates    []Gate       // the last that were evaluated
+	GatesAt  cell.Instant // and when; 0 for never
 	Progress Progress
 	Created  cell.Instant
 	Entered  cell.Instant // the present state
@@ -200,4 +209,8 @@ type Event struct {
 	Gates          []Gate
 	Progress       *Progress
 	BytesPerSecond int64 // of EventThrottle
+	// Floor is, of EventPass from admitted, the highest epoch that either cell has of each lane, by Class.Index.
+	Floor [2]cell.Epoch
+	// Wait is, of EventFence, how long a job would wait at the source.
+	Wait time.Duration
 }

@@ -1,0 +1,82 @@
+package migrate
+
+import "time"
+
+// Config says how migrations are driven, all of them alike. A zero field has its default.
+type Config struct {
+	// What the target may lack of a lane that is about to be fenced.
+	LagTimeMax    time.Duration // 500 ms
+	LagBytesMax   int64         // 1 MB
+	LagRecordsMax int64         // 1,000
+	// ReadyTime is for how long that has to be so.
+	ReadyTime time.Duration // 1 s
+	// CatchUpMax is how long it may catch up before it is held for lag.
+	CatchUpMax time.Duration // 10 min
+	// ShadowMax is how long digests may be compared without ever being of one change; the fence compares them in any case.
+	ShadowMax time.Duration // 10 s
+	// UnreachableMax is how long a cell may not answer before the migration is held.
+	UnreachableMax time.Duration // 30 s
+	// LookEvery is how old an observation may be.
+	LookEvery time.Duration // 1 s
+	// FencesMax is how often a class may be un-fenced because of its pause before it is held. The n-th time it waits for n-1 doublings of FenceDelay.
+	FencesMax  uint32        // 3
+	FenceDelay time.Duration // 5 s
+	// CommitMax is the commit time (p99) of a cell's log above which nothing is fenced.
+	CommitMax time.Duration // 500 ms
+	// WindowTime is how long a breach has to last while a class is observed, before it is reversed.
+	WindowTime time.Duration // 10 s
+	// StallTime is how long the target may grant nothing although jobs are ready and slots are free.
+	StallTime time.Duration // 30 s
+	// ReverseLagMax is how far the source may be behind while it can still be reversed to.
+	ReverseLagMax time.Duration // 30 s
+	// WipeDelay is how long the source's data is kept after the migration was completed.
+	WipeDelay time.Duration // 10 min
+	// ProgressEvery is how often a checkpoint of the progress is proposed, at most.
+	ProgressEvery time.Duration // 1 s
+}
+
+// DefaultConfig returns the defaults.
+func DefaultConfig() Config {
+	return Config{
+		LagTimeMax: 500 * time.Millisecond, LagBytesMax: 1_000_000, LagRecordsMax: 1000,
+		ReadyTime: time.Second, CatchUpMax: 10 * time.Minute, ShadowMax: 10 * time.Second,
+		UnreachableMax: 30 * time.Second, LookEvery: time.Second,
+		FencesMax: 3, FenceDelay: 5 * time.Second, CommitMax: 500 * time.Millisecond,
+		WindowTime: 10 * time.Second, StallTime: 30 * time.Second, ReverseLagMax: 30 * time.Second,
+		WipeDelay: 10 * time.Minute, ProgressEvery: time.Second,
+	}
+}
+
+// WithDefaults returns c with the defaults in place of zeroes.
+func (c Config) WithDefaults() Config {
+	d := DefaultConfig()
+	for _, f := range []struct{ have, def *time.Duration }{
+		{&c.LagTimeMax, &d.LagTimeMax},
+		{&c.ReadyTime, &d.ReadyTime},
+		{&c.CatchUpMax, &d.CatchUpMax},
+		{&c.ShadowMax, &d.ShadowMax},
+		{&c.UnreachableMax, &d.UnreachableMax},
+		{&c.LookEvery, &d.LookEvery},
+		{&c.FenceDelay, &d.FenceDelay},
+		{&c.CommitMax, &d.CommitMax},
+		{&c.WindowTime, &d.WindowTime},
+		{&c.StallTime, &d.StallTime},
+		{&c.ReverseLagMax, &d.ReverseLagMax},
+		{&c.WipeDelay, &d.WipeDelay},
+		{&c.ProgressEvery, &d.ProgressEvery},
+	} {
+		if *f.have <= 0 {
+			*f.have = *f.def
+		}
+	}
+	if c.LagBytesMax <= 0 {
+		c.LagBytesMax = d.LagBytesMax
+	}
+	if c.LagRecordsMax <= 0 {
+		c.LagRecordsMax = d.LagRecordsMax
+	}
+	if c.FencesMax == 0 {
+		c.FencesMax = d.FencesMax
+	}
+	return c
+}

@@ -1,0 +1,93 @@
+package migrate
+
+import (
+	"math"
+	"time"
+
+	"github.com/fairlead/fairlead/cell"
+)
+
+// SeededAll is the Cursor.Seeded of a lane whose jobs were all copied once.
+const SeededAll uint64 = math.MaxUint64
+
+// Cursor says how far a lane was copied.
+type Cursor struct {
+	Seeded uint64 // jobs accepted up to this number were copied; SeededAll once all were
+	Change uint64 // the last change that was copied
+}
+
+// LaneSeen is what the driver knows of a lane in a cell. The zero value is a lane that the cell does not have.
+type LaneSeen struct {
+	Known bool // the cell has the lane
+	Mode  cell.Mode
+	Epoch cell.Epoch
+	Move  cell.Move
+	// Fence is the index of the entry that fenced it; 0 for none.
+	Fence uint64
+	// Tracked lanes number their changes. Broken says that what is needed to go on from the other side's cursor is not there any more.
+	Tracked, Broken bool
+	// Change is the number of the last change, Cursor how far the lane was filled.
+	Change uint64
+	Cursor Cursor
+	// Digest is of all of the lane as of the change DigestChange (of a lane that is filled: of its cursor's), unless DigestDone is below 1,000.
+	Digest       [32]byte
+	DigestChange uint64
+	DigestDone   int32 // thousandths
+	// Records counts what a wipe has to remove: jobs of every state, and keys.
+	Records int64
+	// Jobs are those that have not ended, Ready those of them that could be granted now.
+	Jobs, Ready int64
+	Bytes       int64
+	// Submissions and grants since it was opened here.
+	Submitted, Granted int64
+	// How long the oldest has waited, and how long the next one would; 0 when unknown.
+	OldestWait, PredictedWait time.Duration
+	// What the other side lacks of it, as far as the driver knows: of changes while it is tracked. LagKnown is false until that was asked: an
+	// unknown lag is never read as none.
+	LagKnown              bool
+	LagRecords, LagBytes  int64
+	LagTime               time.Duration
+	SeedLeft, ChangesLeft int64
+}
+
+// filled reports whether the lane has everything up to a change.
+func (l *LaneSeen) filled(change uint64) bool {
+	return l.Known && l.Cursor.Seeded == SeededAll && l.Cursor.Change >= change
+}
+
+// CellSeen is what the driver knows of a cell. The zero value is a cell that was never reached.
+type CellSeen struct {
+	// Reachable says that the last call was answered, At when the last answer came: what else is here is as of then. Since is when the first of the calls
+	// failed that have failed since the last answer; 0 while Reachable.
+	Reachable bool
+	At, Since cell.Instant
+	Index     uint64 // of its log
+	// CommitP50 and CommitP99 are of its log; Baseline is the P99 before anything was copied, 0 while unknown.
+	CommitP50, CommitP99, Baseline time.Duration
+	// Offered is what live workers offer, Needed the operations of the tenant's jobs; sorted.
+	Offered, Needed  []cell.Operation
+	Slots, SlotsUsed int64
+	PolicyEpoch      cell.Epoch // of the tenant's policy there; 0 for none
+	// Proved is the attempt for which the way to its log was proved by a canary; 0 for none.
+	Proved uint32
+	Lanes  [2]LaneSeen // by Class.Index
+}
+
+// Observed is what a driver knows when it asks what to do next. Everything in it may be old: Next proposes nothing that an old observation could make wrong.
+type Observed struct {
+	Source, Target CellSeen
+	// Gates is what control proves: capacity of the target above all.
+	Gates []Gate
+	// Health is what was measured of the classes that are observed, beside what Next itself compares. A Fail reverses.
+	Health []Gate
+	// Progress is what the driver has counted; nil while it has counted nothing.
+	Progress *Progress
+}
+
+// Cell returns what is known of one of the two cells of r.
+func (o *Observed) Cell(r *Record, id cell.ID) *CellSeen {
+	if id == r.Target {
+		return &o.Target
+	}
+	return &o.Source
+}

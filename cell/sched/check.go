@@ -100,6 +100,9 @@ func (s *Scheduler) checkLeases(f *faults, refs map[*key]int) {
 		if le.ending {
 			ending[le.class()]++
 		}
+		if le.suspended() && (le.due != 0 || le.victim) {
+			f.add("the lease of %v, whose lane is suspended, falls due %v, and may be revoked: %v", le.job.ID, le.due, le.victim)
+		}
 		if v := &s.leases.victims[le.class()][le.offer]; le.victim && (int(le.victimAt) >= v.len() || v.items[le.victimAt] != le) {
 			f.add("the lease of %v is not among those that may be revoked", le.job.ID)
 		}
@@ -185,8 +188,12 @@ func (s *Scheduler) checkTenant(f *faults, t *tenant, refs map[*key]int) {
 		f.add("tenant %s has %d estimates", t.node.ID(), len(t.estimates))
 	}
 	for _, l := range t.lanes {
-		if l != nil {
-			s.checkLane(f, t, l, refs)
+		if l == nil {
+			continue
+		}
+		s.checkLane(f, t, l, refs)
+		if s.everybody != nil && t != s.everybody && !l.suspended() {
+			f.add("%s has a queue of its own under FIFO, and is not suspended", t.node.ID())
 		}
 	}
 	for name, k := range t.keys { // order-free: each for itself
@@ -214,7 +221,7 @@ func (s *Scheduler) checkLane(f *faults, t *tenant, l *lane, refs map[*key]int) 
 			f.add("a queue of %s is lost", t.node.ID())
 		}
 		ready += s.checkQueue(f, t, q, refs)
-		if q.top == nil {
+		if q.top == nil || l.suspended() {
 			continue
 		}
 		for sets := q.operation.sets; sets != 0; sets &= sets - 1 {

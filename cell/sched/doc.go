@@ -18,6 +18,11 @@
 // changes, but not when somebody asks. A hand says where, not how much: bulkheads, shares and limits are the cell's, whatever the hands. What
 // is held when the hand changes stays where it is. A tenant's own workers are in no group. A cell without groups does nothing of this.
 //
+// # Suspended lanes
+//
+// A lane that leaves the cell, or is being filled, is suspended: what waits in it keeps its place, and is granted to nobody. It counts as nobody's
+// demand, and its leases are left alone.
+//
 // # Work
 //
 // Work per decision does not grow with the number of tenants, nor with what they have waiting: a class whose bulkhead is full is passed by

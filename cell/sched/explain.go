@@ -17,6 +17,7 @@ type Reason uint8
 // then who comes before.
 const (
 	ReasonStopping          Reason = iota + 1 // its last lease was revoked, and the worker has yet to stop
+	ReasonSuspended                           // its lane is suspended
 	ReasonNoOffer                             // no live worker that may run its tenant's jobs offers its operation
 	ReasonConcurrencyKey                      // a concurrency key of its own is held as often as it may be
 	ReasonRunningCap                          // its tenant holds as many jobs as it may
@@ -33,7 +34,7 @@ const (
 
 func (r Reason) String() string {
 	names := [...]string{
-		"", "stopping", "no-offer", "concurrency-key", "running-cap", "start-rate", "limit", "organization-limit", "own-queue", "held-back",
+		"", "stopping", "suspended", "no-offer", "concurrency-key", "running-cap", "start-rate", "limit", "organization-limit", "own-queue", "held-back",
 		"reservation", "class-slots", "turn", "next",
 	}
 	if r >= 1 && int(r) < len(names) {
@@ -88,6 +89,10 @@ func (s *Scheduler) Explain(now cell.Instant, id cell.JobID) (Why, bool) {
 // explainOwn looks for what keeps the job itself, its tenant or its organization from a turn.
 func (s *Scheduler) explainOwn(w *Why, j *job) bool {
 	t := j.owner
+	if t.suspended[j.Lane.Class.Index()] {
+		w.Reason = ReasonSuspended
+		return true
+	}
 	if s.setsFor(j) == 0 {
 		w.Reason, w.Groups, w.Elsewhere = ReasonNoOffer, j.strand.queue.lane.hand(), j.strand.queue.operation.sets&s.offers.live != 0
 		return true

@@ -45,8 +45,14 @@ func (o *offers) of(hand uint64) uint64 {
 // hand returns what the lane's tenant was dealt; 0 for none, as under FIFO.
 func (l *lane) hand() uint64 { return l.owner.node.Groups() }
 
-// offersOf returns the offer sets that find a queue's jobs, if the queue offers any: those with its operation whose workers its tenant holds.
-func (s *Scheduler) offersOf(q *queue) uint64 { return q.operation.sets & s.offers.of(q.lane.hand()) }
+// offersOf returns the offer sets that find a queue's jobs, if the queue offers any: those with its operation whose workers its tenant holds, and
+// none while the lane is suspended.
+func (s *Scheduler) offersOf(q *queue) uint64 {
+	if q.lane.suspended() {
+		return 0
+	}
+	return q.operation.sets & s.offers.of(q.lane.hand())
+}
 
 // setsFor returns the live offer sets whose workers run a job that waits in its lane.
 func (s *Scheduler) setsFor(j *job) uint64 { return s.offersOf(j.strand.queue) & s.offers.live }
@@ -60,7 +66,7 @@ func (s *Scheduler) redeal(t *tenant, was uint64) {
 	old := s.offers.of(was)
 	now := s.offers.of(t.node.Groups())
 	for _, l := range t.lanes {
-		if l == nil {
+		if l == nil || l.suspended() {
 			continue
 		}
 		for _, q := range l.queues {

@@ -143,7 +143,7 @@ func (le *lease) class() int { return le.job.Lane.Class.Index() }
 func (s *Scheduler) charge(le *lease) {
 	was := le.due
 	le.due = 0
-	if s.cfg.OverrunMin > 0 && !le.stopped && le.charged < cell.CostMax {
+	if s.cfg.OverrunMin > 0 && !le.stopped && le.charged < cell.CostMax && !le.suspended() {
 		le.due = max(1, le.granted.Add(max(s.cfg.OverrunMin, time.Duration(le.charged)*time.Microsecond)))
 	}
 	switch {
@@ -159,7 +159,8 @@ func (s *Scheduler) charge(le *lease) {
 
 // expose files a lease among those that may be revoked, if it may. What was granted as reserved is not borrowed from anybody.
 func (s *Scheduler) expose(le *lease) {
-	may := le.job.Preemptible && le.offered && !le.ending && !le.spared && le.tier != tree.TierReserved && le.tier != tree.TierOrganization
+	may := le.job.Preemptible && le.offered && !le.ending && !le.spared && le.tier != tree.TierReserved &&
+		le.tier != tree.TierOrganization && !le.suspended()
 	v := &s.leases.victims[le.class()][le.offer]
 	switch {
 	case may && !le.victim:

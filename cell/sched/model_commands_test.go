@@ -223,7 +223,7 @@ func (p *pair) overruns(t *rapid.T) {
 		i := slices.IndexFunc(p.held, func(h Held) bool { return h.Job == o.Job })
 		h := &p.held[i]
 		ran := cell.Cost(p.now.Sub(h.Granted).Microseconds())
-		if h.Private || p.stopped[h.Job] || ran < h.Charged || ran < cell.Cost(p.cfg.OverrunMin.Microseconds()) {
+		if h.Private || p.stopped[h.Job] || p.suspended[h.Lane] || ran < h.Charged || ran < cell.Cost(p.cfg.OverrunMin.Microseconds()) {
 			t.Fatalf("%+v is charged %d though it has run for %d", h, o.Total, ran)
 		}
 		want := max(1, h.Charged)
@@ -235,6 +235,23 @@ func (p *pair) overruns(t *rapid.T) {
 		}
 		h.Charged = o.Total
 	}
+}
+
+// suspend suspends a lane, or resumes it.
+func (p *pair) suspend(t *rapid.T) {
+	p.look()
+	lane := cell.Lane{Tenant: p.anyTenant(t), Class: rapid.SampledFrom(p.kinds).Draw(t, "class")}
+	if rapid.IntRange(0, 2).Draw(t, "resume") == 0 || p.suspended[lane] {
+		delete(p.suspended, lane)
+		p.s.Resume(lane)
+	} else {
+		p.suspended[lane] = true
+		p.s.Suspend(lane)
+	}
+	if p.s.Suspended(lane) != p.suspended[lane] {
+		t.Fatalf("%v is suspended: %v", lane, !p.suspended[lane])
+	}
+	p.look()
 }
 
 // time lets time pass. Nothing may become able to run before the time that Wake gave.
@@ -408,6 +425,9 @@ func (p *pair) restart(t *rapid.T) {
 			t.Fatal(err)
 		}
 		s.RestoreStarts(tenant, p.starts[tenant])
+	}
+	for lane := range p.suspended {
+		s.Suspend(lane)
 	}
 	for _, it := range p.waiting {
 		if _, err := s.Add(it); err != nil {

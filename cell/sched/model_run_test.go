@@ -98,7 +98,7 @@ func runModel(t *rapid.T, policy Policy, draws pair) {
 	p.model = &model{
 		cfg: cfg, offers: map[OfferID][]cell.Operation{}, groups: map[OfferID]cell.WorkerGroup{}, workers: map[OfferID]int{}, starts: map[cell.TenantID][]cell.Instant{},
 		bounds: map[string]bound{}, tenants: map[cell.TenantID]cell.TenantPolicy{}, ready: map[readiness]cell.Instant{},
-		stopped: map[cell.JobID]bool{}, now: 1000 * second, began: 1000 * second,
+		stopped: map[cell.JobID]bool{}, suspended: map[cell.Lane]bool{}, now: 1000 * second, began: 1000 * second,
 	}
 	s, err := New(cfg, p.now)
 	if err != nil {
@@ -156,6 +156,7 @@ func (p *pair) commands(t *rapid.T) {
 		"stop":     p.stop,
 		"overruns": p.overruns,
 		"preempt":  p.preempt,
+		"suspend":  p.suspend,
 		"policy":   p.policy,
 		"time":     p.time,
 		"restart":  p.restart,

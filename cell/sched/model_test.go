@@ -29,6 +29,8 @@ type model struct {
 	tenants map[cell.TenantID]cell.TenantPolicy
 	ready   map[readiness]cell.Instant // when a class last had something to run for an offer
 	short   [2]cell.Instant
+	// Lanes that are suspended.
+	suspended map[cell.Lane]bool
 }
 
 type bound struct {
@@ -108,7 +110,7 @@ func (m *model) reason(it Item, at cell.Instant) Reason {
 	for offer := range m.offers {
 		offered = offered || m.workers[offer] > 0 && m.serves(offer, it)
 	}
-	if !offered && !m.holds(it.ID) {
+	if !offered && !m.holds(it.ID) && !m.suspended[it.Lane] {
 		return ReasonNoOffer
 	}
 	return m.blocked(it, at)
@@ -154,6 +156,8 @@ func (m *model) blocked(it Item, at cell.Instant) Reason {
 	switch {
 	case m.holds(it.ID):
 		return ReasonStopping
+	case m.suspended[it.Lane]:
+		return ReasonSuspended
 	case !fifo && slices.ContainsFunc(it.Keys, func(k cell.ConcurrencyKey) bool {
 		return m.keyHeld(it.Lane.Tenant, k.Key) >= m.bounds[keyName(it.Lane.Tenant, k.Key)].max
 	}):
@@ -324,7 +328,7 @@ func (m *model) claims(owner int) (int64, []cell.JobID) {
 			outstanding++
 			continue
 		}
-		if h.Preemptible && h.Offered && (h.Tier == tree.TierShared || h.Tier == tree.TierCredit) &&
+		if h.Preemptible && h.Offered && !m.suspended[h.Lane] && (h.Tier == tree.TierShared || h.Tier == tree.TierCredit) &&
 			m.workers[h.Offer] > 0 && m.anyReady(owner, h.Offer, m.now) {
 			may = append(may, h)
 		}
@@ -367,7 +371,7 @@ func (m *model) couldRun(class int) int64 {
 func (m *model) nextDue() cell.Instant {
 	at := cell.Instant(math.MaxInt64)
 	for _, h := range m.held {
-		if !h.Private && !m.stopped[h.Job] && h.Charged < cell.CostMax {
+		if !h.Private && !m.stopped[h.Job] && h.Charged < cell.CostMax && !m.suspended[h.Lane] {
 			at = min(at, h.Granted.Add(max(m.cfg.OverrunMin, time.Duration(h.Charged)*time.Microsecond)))
 		}
 	}

@@ -121,7 +121,7 @@ func (s *Scheduler) openAt(i int, key string, operations []cell.Operation, group
 		op.sets |= 1 << set
 		o.operations = append(o.operations, op)
 		for _, q := range op.queues {
-			if q.top != nil && group.In(q.lane.hand()) {
+			if q.top != nil && !q.lane.suspended() && group.In(q.lane.hand()) {
 				s.offerMore(q.lane, set)
 			}
 		}

@@ -26,7 +26,9 @@ type LaneStanding struct {
 	Ready   int64     // jobs that wait
 	Held    int64     // leases, those of the tenant's own workers included
 	Charged cell.Cost // all that it was charged
-	Tree    tree.Standing
+	// Suspended says that nothing of the lane is granted until it is resumed.
+	Suspended bool
+	Tree      tree.Standing
 }
 
 // KeyStanding is where a concurrency key stands.
@@ -57,6 +59,9 @@ func (s *Scheduler) ExplainTenant(now cell.Instant, id cell.TenantID) (TenantSta
 		return x, true
 	}
 	x.Held = int64(t.held)
+	for i := range x.Lanes {
+		x.Lanes[i].Suspended = t.suspended[i]
+	}
 	if c := t.caps; c != nil {
 		x.Starts = c.starts.within(s.now, c.rate)
 		if c.paced {

@@ -123,7 +123,7 @@ func TestPermissionsCoverTheAPI(t *testing.T) {
 			t.Errorf("%s has no row", procedure)
 		}
 		service := strings.Split(procedure, "/")[1]
-		agents := slices.Contains([]string{"fairlead.v1.RegistryService", "fairlead.v1.ReplicaService", "fairlead.v1.TenancyService"}, service)
+		agents := betweenAgents(service)
 		join := procedure == fairleadv1connect.RegistryServiceJoinProcedure
 		switch {
 		case n.open != join:
@@ -179,13 +179,20 @@ func identities() (map[string]identity, fakeDirectory) {
 	return ids, dir
 }
 
+// betweenAgents says, apart from the code under test, which services no key may call.
+func betweenAgents(service string) bool {
+	return slices.Contains([]string{
+		"fairlead.v1.RegistryService", "fairlead.v1.ReplicaService", "fairlead.v1.TenancyService", "fairlead.v1.LaneService",
+	}, service)
+}
+
 // allowed says, apart from the code under test, what the answer for a caller must be: 0 for let through.
 func allowed(procedure string, c *cell.Caller) connect.Code {
 	service, method, _ := strings.Cut(strings.TrimPrefix(procedure, "/"), "/")
 	switch {
 	case service == "grpc.health.v1.Health", method == "Join":
 		return 0
-	case slices.Contains([]string{"fairlead.v1.RegistryService", "fairlead.v1.ReplicaService", "fairlead.v1.TenancyService"}, service):
+	case betweenAgents(service):
 		return connect.CodePermissionDenied
 	case c == nil:
 		return connect.CodeUnauthenticated
@@ -216,6 +223,7 @@ func allowed(procedure string, c *cell.Caller) connect.Code {
 		operators := []string{
 			"GetCluster", "ListMembers", "ListPeers", "GetCell", "ListCells", "CordonCell", "DrainCell", "EvacuateCell", "ShowPlacement",
 			"PlanPlacement", "ApplyPlacement", "CheckPlacement", "ExplainPlacement", "ListAudit",
+			"PlanMigration", "StartMigration", "GetMigration", "ListMigrations", "ControlMigration", "DiffMigration",
 		}
 		if slices.Contains(operators, method) && slices.Contains(c.Permissions, cell.PermissionOperate) {
 			p = cell.PermissionOperate

@@ -52,6 +52,8 @@ func TestInsideMatrix(t *testing.T) {
 		"Join": {"control", "gateway"}, "Bootstrap": {"control"}, "Register": {"control", "cell", "gateway"}, "WatchRoutes": {"control", "gateway"},
 		"OpenLog": {"control"}, "GetLog": {"control"}, "ChangePeer": {"control"}, "Lead": {"control"}, "Save": {"control"},
 		"Configure": {"control"}, "MeasureDemand": {"control"}, "ExplainTenancy": {"control"}, "leader": {"control", "cell", "gateway"},
+		"GetLanes": {"control"}, "StageLane": {"control"}, "TrackLane": {"control"}, "ExportLane": {"control"}, "ImportLane": {"control"},
+		"SetLaneMode": {"control"}, "DigestLane": {"control"}, "WipeLane": {"control"}, "ProveLane": {"control"},
 	}
 	var reached *http.Request
 	h, err := Inside(InsideConfig{Peer: fakePeer}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { reached = r }))

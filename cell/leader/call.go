@@ -41,9 +41,22 @@ type Call struct {
 	offer      sched.OfferID // its session's, while it is among them
 }
 
+// Epochs are what a caller knows of a tenant's lanes, by cell.Class.Index; 0 is not known. What is asked of a lane that has moved since, or that
+// this cell has yet to hear of, is refused with the engine's errors for it, item by item.
+type Epochs [2]cell.Epoch
+
+// of returns what is known of a class's lane.
+func (e Epochs) of(c cell.Class) cell.Epoch {
+	if !c.Valid() {
+		return 0
+	}
+	return e[c.Index()]
+}
+
 // Submit asks for jobs to be accepted. Results has one for each item.
 type Submit struct {
 	Items   []engine.SubmitFact
+	Epochs  Epochs
 	Results []engine.Result
 
 	next int
@@ -53,6 +66,7 @@ type Submit struct {
 type Cancel struct {
 	Tenant cell.TenantID
 	JobID  cell.JobID
+	Epochs Epochs
 	Result engine.Result
 }
 
@@ -60,6 +74,7 @@ type Cancel struct {
 type Retry struct {
 	Tenant cell.TenantID
 	JobID  cell.JobID
+	Epochs Epochs
 	Result engine.Result
 }
 
@@ -106,13 +121,17 @@ type SessionID struct {
 type Report struct {
 	Session    SessionID
 	Sequence   int64
+	Epochs     Epochs
 	Outcomes   []Outcome
 	Extensions []LeaseRef
 	Want       int
 
 	Results []engine.Result // one for each outcome
 	Cancels []LeaseRef      // leases to stop working on
-	Leases  []Leased
+	// Elsewhere are the extensions of leases that live on where their lanes have moved to: they are neither extended here nor to be stopped. What
+	// is leased in a lane that is fenced here is none of them: its time stands still, and it counts as extended.
+	Elsewhere []LeaseRef
+	Leases    []Leased
 
 	next int
 }

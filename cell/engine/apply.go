@@ -19,6 +19,11 @@ type Applied struct {
 	Woken, Expired []*Job
 	// Ended has every job that reached an end in this entry.
 	Ended []*Job
+	// Imported has every job that an import brought or changed, Removed those that an import deleted or a wipe removed, Lanes those whose mode
+	// changed.
+	Imported []*Job
+	Removed  []cell.JobID
+	Lanes    []cell.Lane
 }
 
 // Result is what came of one fact.
@@ -28,6 +33,12 @@ type Result struct {
 	State JobState
 	// Duplicate says that the fact had been applied before, and nothing changed.
 	Duplicate bool
+	// Index is that of the entry that did what was asked of a lane, or had done it before.
+	Index uint64
+	// Cursor is the lane's, of an import.
+	Cursor Cursor
+	// Left is how many records are still there, of a wipe.
+	Left int64
 	// Err says why the fact was refused.
 	Err error
 }

@@ -36,6 +36,12 @@ const (
 	kindCharge       factKind = 7
 	kindLimits       factKind = 8
 	kindOrganization factKind = 9
+	kindStage        factKind = 10
+	kindTrack        factKind = 11
+	kindMode         factKind = 12
+	kindImport       factKind = 13
+	kindWipe         factKind = 14
+	kindProve        factKind = 15
 )
 
 // PolicyFact opens a tenant's lanes, or changes what the tenant is promised. Its organization, if it has one, must be known.
@@ -51,6 +57,8 @@ type SubmitFact struct {
 	Class    cell.Class
 	BodyHash [16]byte
 	Spec     Spec
+	// Epoch is that at which the caller knows the lane, 0 when it does not say; so in the facts below.
+	Epoch cell.Epoch
 }
 
 // OutcomeFact ends the lease that Token names.
@@ -69,7 +77,8 @@ type OutcomeFact struct {
 	// Used is what the attempt used of the cell's resources, as far as its worker said; nil for nothing.
 	Used *cell.Resources
 	// Ran is how long its handler ran, as far as the cell can tell.
-	Ran time.Duration
+	Ran   time.Duration
+	Epoch cell.Epoch // of the routing: the token's own is never compared with the lane's
 }
 
 // OutcomeKind is what came of an attempt. The numbers are part of the log's format.
@@ -122,12 +131,14 @@ type CancelFact struct {
 	Tenant cell.TenantID // whose job the caller may cancel
 	// Charged is what the running attempt has been charged in all, where there is one.
 	Charged cell.Cost
+	Epoch   cell.Epoch
 }
 
 // RetryFact makes a job that ended without success ready again.
 type RetryFact struct {
 	ID     cell.JobID
 	Tenant cell.TenantID
+	Epoch  cell.Epoch
 }
 
 // GrantFact leases a ready job to a worker session.

@@ -44,6 +44,20 @@ type Lane struct {
 	// Account is where the lane stood in the rotation and with its reservation when it was last charged.
 	Account cell.LaneAccount
 
+	// Mode is what the lane does here, Epoch and Move those of the fact that made it so: epoch 0 of a lane that was never moved.
+	Mode  cell.Mode
+	Epoch cell.Epoch
+	Move  cell.Move
+	// Fence is the index of the entry that fenced it; 0 while it is open.
+	Fence uint64
+	// Tracked says that its changes are numbered, and Change is the last one's number; of a lane that is filled, the last that was copied.
+	Tracked bool
+	Change  uint64
+	// Cursor is how far it was filled.
+	Cursor Cursor
+	// Submitted and Granted count since it was opened here; only in a lane that was moved.
+	Submitted, Granted int64
+
 	counts              [jobStates]int64
 	liveJobs, liveBytes int64
 
@@ -91,6 +105,12 @@ func (l *Lane) Count(st JobState) int64 { return l.counts[st] }
 
 // Live returns the lane's jobs that have not ended and their bytes.
 func (l *Lane) Live() (jobs, bytes int64) { return l.liveJobs, l.liveBytes }
+
+// Finished returns the lane's jobs that have ended and their bytes.
+func (l *Lane) Finished() (jobs, bytes int64) { return l.finishedJobs, l.finishedBytes }
+
+// Keys returns how many idempotency keys stand in the lane.
+func (l *Lane) Keys() int64 { return int64(len(l.keys)) }
 
 // Tenant returns what the cell knows of a tenant, and nil when it has no lane of it.
 func (s *State) Tenant(id cell.TenantID) *Tenant { return s.tenants[id] }

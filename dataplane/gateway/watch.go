@@ -322,7 +322,10 @@ func updateOf(m *fairleadv1.WatchRoutesResponse) route.Update {
 		u.Keys = append(u.Keys, key)
 	}
 	for _, l := range m.GetLanes() {
-		u.Lanes = append(u.Lanes, route.Lane{Tenant: cell.TenantID(l.GetTenant()), Cell: cell.ID(l.GetCell()), Epoch: cell.Epoch(l.GetEpoch())})
+		u.Lanes = append(u.Lanes, route.Lane{
+			Tenant: cell.TenantID(l.GetTenant()), Cell: cell.ID(l.GetCell()), Epoch: cell.Epoch(l.GetEpoch()),
+			BatchCell: cell.ID(l.GetBatchCell()), BatchEpoch: cell.Epoch(l.GetBatchEpoch()),
+		})
 	}
 	for _, t := range m.GetTenantsRemoved() {
 		u.TenantsRemoved = append(u.TenantsRemoved, cell.TenantID(t))

@@ -51,7 +51,28 @@ func Encode(s Saved) []byte {
 		w.replicas(c.Replicas)
 	}
 	w.replicas(u.Control)
+	w.splits(u.Lanes)
 	return binary.BigEndian.AppendUint64(w.b, checksum(w.b))
+}
+
+// splits appends the batch lanes that are not where their tenants' others are. Files were without them at first: one is still, when there are
+// none, so that a release that does not know of them can use it.
+func (w *writer) splits(lanes []Lane) {
+	var apart []Lane
+	for _, l := range lanes {
+		if l.split() {
+			apart = append(apart, l)
+		}
+	}
+	if len(apart) == 0 {
+		return
+	}
+	w.number(uint64(len(apart)))
+	for _, l := range apart {
+		w.text(string(l.Tenant))
+		w.text(string(l.BatchCell))
+		w.number(uint64(l.BatchEpoch))
+	}
 }
 
 func checksum(b []byte) uint64 {
@@ -112,6 +133,7 @@ func Decode(data []byte) (Saved, error) {
 		return Cell{Name: cell.ID(r.text()), Phase: Phase(r.number()), Replicas: r.replicas()}
 	})
 	u.Control = r.replicas()
+	r.splits(u.Lanes)
 	if r.bad || len(r.b) != 0 {
 		return Saved{}, fmt.Errorf("%w: it does not end where it says", ErrDamaged)
 	}
@@ -159,6 +181,28 @@ func (r *reader) key() Key {
 
 func (r *reader) replicas() []Replica {
 	return many(r, func(r *reader) Replica { return Replica{Name: r.text(), Address: r.text()} })
+}
+
+// splits takes the batch lanes that are not where their tenants' others are, which stand in the order of lanes, if they are there at all.
+func (r *reader) splits(lanes []Lane) {
+	if len(r.b) == 0 {
+		return
+	}
+	apart := many(r, func(r *reader) Lane {
+		return Lane{Tenant: cell.TenantID(r.text()), BatchCell: cell.ID(r.text()), BatchEpoch: cell.Epoch(r.number())}
+	})
+	r.bad = r.bad || len(apart) == 0
+	at := 0
+	for _, s := range apart {
+		for at < len(lanes) && lanes[at].Tenant != s.Tenant {
+			at++
+		}
+		if at == len(lanes) || !s.split() {
+			r.bad = true
+			return
+		}
+		lanes[at].BatchCell, lanes[at].BatchEpoch = s.BatchCell, s.BatchEpoch
+	}
 }
 
 // many takes a count and so many values. Each has a byte at least, so that a count beyond what is left is damage and not a reservation.

@@ -9,8 +9,8 @@
 //
 // These hold:
 //
-//   - A table never goes back. An update of an older index changes nothing, and a lane of an older epoch never replaces one of a newer,
-//     not even in an update that begins anew: epochs only rise, over restores too.
+//   - A table never goes back. An update of an older index changes nothing, and the home of a lane of an older epoch never replaces that of
+//     a newer, not even in an update that begins anew: epochs only rise, over restores too. Each of a tenant's lanes has its own.
 //   - What begins anew takes effect as a whole: until its last part is there, the table answers as before.
 //   - A damaged file is never trusted in part: [Decode] returns all of it or an error.
 //

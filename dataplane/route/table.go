@@ -20,11 +20,49 @@ type Key struct {
 	Expires cell.Instant // from when on it is none; 0 for never
 }
 
-// Lane is the home of a tenant.
+// Lane is the home of a tenant: the cell of both its lanes, or of the interactive one while the batch lane's cell or epoch is another.
 type Lane struct {
 	Tenant cell.TenantID
 	Cell   cell.ID
 	Epoch  cell.Epoch
+	// Of the batch lane where it is not the same; else both are zero.
+	BatchCell  cell.ID
+	BatchEpoch cell.Epoch
+}
+
+// Home returns the cell in which the tenant's lane of the class is at home, and since which epoch. What is not batch is interactive.
+func (l Lane) Home(class cell.Class) (cell.ID, cell.Epoch) {
+	if class == cell.ClassBatch && l.split() {
+		return l.BatchCell, l.BatchEpoch
+	}
+	return l.Cell, l.Epoch
+}
+
+// Apart reports whether the tenant's lanes are in different cells.
+func (l Lane) Apart() bool { return l.split() && l.BatchCell != l.Cell }
+
+// split reports whether the batch lane is said apart from the other.
+func (l Lane) split() bool { return l.BatchCell != "" }
+
+// tidy returns l as it is kept: equal homes in the same form.
+func (l Lane) tidy() Lane {
+	if !l.split() || l.BatchCell == l.Cell && l.BatchEpoch == l.Epoch {
+		l.BatchCell, l.BatchEpoch = "", 0
+	}
+	return l
+}
+
+// after returns l where old was known before: of each class the home of the newer epoch.
+func (l Lane) after(old Lane) Lane {
+	batch, batchEpoch := l.Home(cell.ClassBatch)
+	if was, epoch := old.Home(cell.ClassBatch); batchEpoch < epoch {
+		batch, batchEpoch = was, epoch
+	}
+	if l.Epoch < old.Epoch {
+		l.Cell, l.Epoch = old.Cell, old.Epoch
+	}
+	l.BatchCell, l.BatchEpoch = batch, batchEpoch
+	return l.tidy()
 }
 
 // Phase says what a cell takes. The numbers are part of the file's format.
@@ -142,7 +180,7 @@ func (t *Table) Lookup(h Hash, now cell.Instant) (cell.Caller, bool) {
 	return k.Caller, true
 }
 
-// Lane returns the tenant's home. It returns false when it has none.
+// Lane returns where the tenant's lanes are at home. It returns false when it has no home.
 func (t *Table) Lane(id cell.TenantID) (Lane, bool) { return t.lanes.get(id) }
 
 // Cell returns the cell of that name.
@@ -204,8 +242,10 @@ func (t *Table) begun(parts []Update) *Table {
 	lanes := edited(&next.lanes)
 	for _, piece := range t.lanes.pieces {
 		for id, old := range piece { // order-free: each lane is looked at alone
-			if l, ok := lanes.get(id); ok && l.Epoch < old.Epoch {
-				lanes.set(id, old)
+			if l, ok := lanes.get(id); ok {
+				if newer := l.after(old); newer != l {
+					lanes.set(id, newer)
+				}
 			}
 		}
 	}
@@ -267,8 +307,9 @@ func (t *Table) changeLanes(u Update) {
 		lanes.remove(id)
 	}
 	for _, l := range u.Lanes {
-		if old, ok := lanes.get(l.Tenant); ok && l.Epoch < old.Epoch {
-			continue
+		l = l.tidy()
+		if old, ok := lanes.get(l.Tenant); ok {
+			l = l.after(old)
 		}
 		lanes.set(l.Tenant, l)
 	}

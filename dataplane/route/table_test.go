@@ -1,6 +1,7 @@
 package route_test
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
@@ -30,6 +31,13 @@ func key(n int) route.Key {
 
 func lane(n int, home string, epoch uint64) route.Lane {
 	return route.Lane{Tenant: cell.TenantID(fmt.Sprintf("t%d", n)), Cell: cell.ID(home), Epoch: cell.Epoch(epoch)}
+}
+
+// split is a tenant whose batch lane is elsewhere, or of another epoch.
+func split(n int, home string, epoch uint64, batch string, batchEpoch uint64) route.Lane {
+	l := lane(n, home, epoch)
+	l.BatchCell, l.BatchEpoch = cell.ID(batch), cell.Epoch(batchEpoch)
+	return l
 }
 
 // whole is a table with everything in it.
@@ -172,7 +180,8 @@ func TestKeyReplaced(t *testing.T) {
 }
 
 func TestCodec(t *testing.T) {
-	for name, tab := range map[string]*route.Table{"empty": route.NewTable(), "whole": whole()} {
+	apart := whole().Apply(route.Update{Index: 11, Lanes: []route.Lane{split(2, "a", 4, "b", 6), split(7, "a", 4, "a", 6), lane(8, "a", 4)}})
+	for name, tab := range map[string]*route.Table{"empty": route.NewTable(), "whole": whole(), "apart": apart} {
 		data := route.Encode(route.Saved{Cluster: "c1", Heard: 12345, Table: tab})
 		s, err := route.Decode(data)
 		if err != nil || s.Cluster != "c1" || s.Heard != 12345 || s.Table.Index() != tab.Index() || !s.Table.Known() {
@@ -201,7 +210,13 @@ func TestCodec(t *testing.T) {
 
 // Each changed byte, and each length but the right one, is found.
 func TestDamage(t *testing.T) {
-	data := route.Encode(route.Saved{Cluster: "c1", Heard: 12345, Table: whole()})
+	for _, tab := range []*route.Table{whole(), whole().Apply(route.Update{Index: 11, Lanes: []route.Lane{split(2, "a", 4, "b", 6)}})} {
+		damage(t, route.Encode(route.Saved{Cluster: "c1", Heard: 12345, Table: tab}))
+	}
+}
+
+func damage(t *testing.T, data []byte) {
+	t.Helper()
 	for i := range data {
 		for _, bit := range []byte{1, 0x80} {
 			bad := slices.Clone(data)
@@ -219,6 +234,37 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+// oldFile is what the first release of the format wrote of whole.
+const oldFile = "ZmFpcmxlYWQtcm91dGVzLTEKAmMxuWAKAQMHBAIKBQMNBwMQCAQTCgUWCwYZDQYcDgcfEAgiEQkAAQVrZXlfMQJ0MQIBAgIBYQNiLmMADggEFAsGGg4HIBEJ" +
+	"JhQKLBcMMhoNOB0PPiAQRCMSAAIFa2V5XzICdDICAQICAWEDYi5jABUMBh4QCScVCzAZDTkeD0IiEksnFFQrFl0wGGY0GwADBWtleV8zAAAA9AMCAnQxAWID" +
+	"AnQyAWEEAgFhBAEDYS0xBGgzOjEBYgICA2ItMQRoMToxA2ItMgRoMjoxAgNjLTEEaDQ6MQNjLTIEaDU6MdmNCngt4LKV"
+
+// A file of the time when both lanes of a tenant had one home is read, and a table of which that is true is still written so.
+func TestOldFile(t *testing.T) {
+	data, err := base64.StdEncoding.DecodeString(oldFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := route.Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, ok := s.Table.Lane("t2"); !ok || l != lane(2, "a", 4) || s.Table.Tenants() != 2 || s.Table.Keys() != 3 {
+		t.Errorf("%v %v", l, ok)
+	}
+	together := s.Table.Apply(route.Update{Index: 11, Lanes: []route.Lane{split(2, "a", 4, "b", 6)}}).
+		Apply(route.Update{Index: 12, Lanes: []route.Lane{split(2, "b", 7, "b", 7)}})
+	for name, tab := range map[string]*route.Table{"whole": whole(), "read": s.Table} {
+		if got := route.Encode(route.Saved{Cluster: "c1", Heard: 12345, Table: tab}); !slices.Equal(got, data) {
+			t.Errorf("%s is written as %x", name, got)
+		}
+	}
+	again, err := route.Decode(route.Encode(route.Saved{Table: together}))
+	if l, _ := again.Table.Lane("t2"); err != nil || l != lane(2, "b", 7) {
+		t.Errorf("together again: %v, %v", l, err)
+	}
+}
+
 // FuzzDecode checks that no bytes make it panic, and that what it takes is what would be written.
 func FuzzDecode(f *testing.F) {
 	f.Add(route.Encode(route.Saved{Cluster: "c1", Heard: 1, Table: whole()}))
@@ -230,9 +276,15 @@ func FuzzDecode(f *testing.F) {
 
 // naive is a table as maps, with every rule said plainly.
 type naive struct {
-	index uint64
-	keys  map[string]route.Key
-	lanes map[cell.TenantID]route.Lane
+	index   uint64
+	keys    map[string]route.Key
+	tenants map[cell.TenantID]bool
+	homes   map[cell.Lane]home
+}
+
+type home struct {
+	cell  cell.ID
+	epoch cell.Epoch
 }
 
 func (n *naive) apply(u route.Update) {
@@ -247,13 +299,27 @@ func (n *naive) apply(u route.Update) {
 		n.keys[k.Caller.Key] = k
 	}
 	for _, id := range u.TenantsRemoved {
-		delete(n.lanes, id)
-	}
-	for _, l := range u.Lanes {
-		if l.Epoch >= n.lanes[l.Tenant].Epoch {
-			n.lanes[l.Tenant] = l
+		delete(n.tenants, id)
+		for _, class := range cell.Classes() {
+			delete(n.homes, cell.Lane{Tenant: id, Class: class})
 		}
 	}
+	for _, l := range u.Lanes {
+		n.tenants[l.Tenant] = true
+		now := map[cell.Class]home{cell.ClassInteractive: {l.Cell, l.Epoch}, cell.ClassBatch: {l.Cell, l.Epoch}}
+		if l.BatchCell != "" {
+			now[cell.ClassBatch] = home{l.BatchCell, l.BatchEpoch}
+		}
+		for class, h := range now {
+			if id := (cell.Lane{Tenant: l.Tenant, Class: class}); h.epoch >= n.homes[id].epoch {
+				n.homes[id] = h
+			}
+		}
+	}
+}
+
+func (n *naive) clone() naive {
+	return naive{index: n.index, keys: maps.Clone(n.keys), tenants: maps.Clone(n.tenants), homes: maps.Clone(n.homes)}
 }
 
 // A table and maps say the same after any updates, on the way over a file too, and no generation changes afterwards.
@@ -261,22 +327,34 @@ func TestAgainstMaps(t *testing.T) {
 	const universe = 600
 	rng := rand.New(rand.NewPCG(1, 2))
 	tab := route.NewTable().Apply(route.Update{Reset: true, Complete: true})
-	model := naive{keys: map[string]route.Key{}, lanes: map[cell.TenantID]route.Lane{}}
+	model := naive{keys: map[string]route.Key{}, tenants: map[cell.TenantID]bool{}, homes: map[cell.Lane]home{}}
 	var kept *route.Table
 	var keptModel naive
 	check := func(tab *route.Table, m naive) {
 		t.Helper()
-		if tab.Index() != m.index || tab.Keys() != len(m.keys) || tab.Tenants() != len(m.lanes) {
-			t.Fatalf("index %d and %d, keys %d and %d, tenants %d and %d", tab.Index(), m.index, tab.Keys(), len(m.keys), tab.Tenants(), len(m.lanes))
+		if tab.Index() != m.index || tab.Keys() != len(m.keys) || tab.Tenants() != len(m.tenants) {
+			t.Fatalf("index %d and %d, keys %d and %d, tenants %d and %d", tab.Index(), m.index, tab.Keys(), len(m.keys), tab.Tenants(), len(m.tenants))
 		}
 		for n := range universe {
 			c, ok := tab.Lookup(hashOf(n), 0)
 			if _, want := m.keys[fmt.Sprintf("key_%d", n)]; ok != want || ok && c.Key != fmt.Sprintf("key_%d", n) {
 				t.Fatalf("key %d: %v, want %v", n, ok, want)
 			}
-			l, ok := tab.Lane(cell.TenantID(fmt.Sprintf("t%d", n)))
-			if want, there := m.lanes[cell.TenantID(fmt.Sprintf("t%d", n))]; ok != there || l != want {
-				t.Fatalf("lane %d: %v, want %v", n, l, want)
+			id := cell.TenantID(fmt.Sprintf("t%d", n))
+			l, ok := tab.Lane(id)
+			if ok != m.tenants[id] {
+				t.Fatalf("tenant %d: %v", n, ok)
+			}
+			cells := map[cell.ID]bool{}
+			for _, class := range cell.Classes() {
+				at, epoch := l.Home(class)
+				if want := m.homes[cell.Lane{Tenant: id, Class: class}]; at != want.cell || epoch != want.epoch {
+					t.Fatalf("lane %d %v: %v at %d, want %v", n, class, at, epoch, want)
+				}
+				cells[at] = true
+			}
+			if l.Apart() != (len(cells) == 2) {
+				t.Fatalf("lane %d: apart is %v: %v", n, l.Apart(), l)
 			}
 		}
 	}
@@ -292,7 +370,11 @@ func TestAgainstMaps(t *testing.T) {
 			case 2:
 				u.TenantsRemoved = append(u.TenantsRemoved, cell.TenantID(fmt.Sprintf("t%d", n)))
 			default:
-				u.Lanes = append(u.Lanes, lane(n, "c", rng.Uint64N(5)))
+				l := lane(n, string(rune('a'+rng.IntN(3))), rng.Uint64N(5))
+				if rng.IntN(2) == 0 {
+					l.BatchCell, l.BatchEpoch = cell.ID(rune('a'+rng.IntN(3))), cell.Epoch(rng.Uint64N(5))
+				}
+				u.Lanes = append(u.Lanes, l)
 			}
 		}
 		tab = tab.Apply(u)
@@ -300,7 +382,7 @@ func TestAgainstMaps(t *testing.T) {
 		check(tab, model)
 		switch step {
 		case 150:
-			kept, keptModel = tab, naive{index: model.index, keys: maps.Clone(model.keys), lanes: maps.Clone(model.lanes)}
+			kept, keptModel = tab, model.clone()
 		case 250:
 			s, err := route.Decode(route.Encode(route.Saved{Table: tab}))
 			if err != nil {

@@ -242,6 +242,30 @@ func (s *Scheduler) unsleep(st *strand) {
 	s.spareWaits.put(w)
 }
 
+// Rebound makes most a concurrency key's bound, whatever job brought it, where jobs were accepted elsewhere and their order says nothing. It does
+// nothing to a key that nobody carries.
+func (s *Scheduler) Rebound(id cell.TenantID, name string, most int64) {
+	if t := s.tenantOf(id); t != nil && t.keys[name] != nil {
+		s.goOn()
+		k := t.keys[name]
+		s.rebound(k, most, k.seq)
+	}
+}
+
+// Bounds calls yield for every concurrency key of a tenant's that a job carries which waits or is held, with its bound, in no particular order, until
+// it returns false.
+func (s *Scheduler) Bounds(id cell.TenantID, yield func(name string, most int64) bool) {
+	t := s.tenantOf(id)
+	if t == nil {
+		return
+	}
+	for _, k := range t.keys { // order-free: as it says
+		if !yield(k.name, k.max) {
+			return
+		}
+	}
+}
+
 // Bound says what a job that was accepted last gives a concurrency key as its bound, where the job itself does not wait for its turn yet.
 // seq is its order of acceptance.
 func (s *Scheduler) Bound(id cell.TenantID, ck cell.ConcurrencyKey, seq uint64) {

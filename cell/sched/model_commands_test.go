@@ -302,6 +302,14 @@ func (p *pair) check(t *rapid.T) {
 			t.Fatalf("%+v", w)
 		}
 	}
+	for _, tenant := range tenantNames() {
+		for _, c := range cell.Classes() {
+			lane := cell.Lane{Tenant: tenant, Class: c}
+			if got, want := p.s.Front(lane, FrontMax), p.front(lane); !slices.Equal(got, want) {
+				t.Fatalf("the front of %v is %v, not %v, of %+v", lane, got, want, p.waiting)
+			}
+		}
+	}
 	for _, h := range p.held {
 		got, ok := p.s.Held(h.Job)
 		if !ok || got.Charged != h.Charged || got.Private != h.Private || got.Granted != h.Granted || got.Lane != h.Lane {

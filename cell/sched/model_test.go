@@ -285,6 +285,36 @@ func (m *model) best(lane cell.Lane, operations []cell.Operation) (Item, bool) {
 	return best, found
 }
 
+// front returns what of a lane could run at once, in its order, one after another until its keys are full.
+func (m *model) front(lane cell.Lane) []cell.JobID {
+	if m.cfg.Policy == PolicyFIFO && !m.suspended[lane] {
+		return nil
+	}
+	waiting := slices.DeleteFunc(slices.Clone(m.waiting), func(it Item) bool { return it.Lane != lane || m.holds(it.ID) || m.late(it) })
+	slices.SortFunc(waiting, func(a, b Item) int {
+		if m.before(a, b) {
+			return -1
+		}
+		return 1
+	})
+	taken := map[string]int64{}
+	var ids []cell.JobID
+	for _, it := range waiting {
+		full := m.cfg.Policy != PolicyFIFO && slices.ContainsFunc(it.Keys, func(k cell.ConcurrencyKey) bool {
+			name := keyName(lane.Tenant, k.Key)
+			return m.keyHeld(lane.Tenant, k.Key)+taken[name] >= m.bounds[name].max
+		})
+		if full {
+			continue
+		}
+		ids = append(ids, it.ID)
+		for _, k := range it.Keys {
+			taken[keyName(lane.Tenant, k.Key)]++
+		}
+	}
+	return ids
+}
+
 func (m *model) before(a, b Item) bool {
 	if m.cfg.Policy == PolicyFIFO {
 		return a.Seq < b.Seq

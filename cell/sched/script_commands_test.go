@@ -121,6 +121,24 @@ func (s *script) hold(w words) string {
 	return ""
 }
 
+func (s *script) suspendLane(w words) string {
+	if !s.Suspend(laneNamed(w.at(0))) {
+		return "its tenant is not known"
+	}
+	return ""
+}
+
+func (s *script) resumeLane(w words) string {
+	if !s.Resume(laneNamed(w.at(0))) {
+		return "its tenant is not known"
+	}
+	return ""
+}
+
+func (s *script) frontOf(w words) string {
+	return s.namesOf(s.Front(laneNamed(w.at(0)), int(number(w.at(1)))))
+}
+
 func (s *script) after(w words) string {
 	s.now = s.now.Add(duration(w.at(0)))
 	s.Advance(s.now)

@@ -24,6 +24,12 @@ type Call struct {
 	Cancel *Cancel
 	Retry  *Retry
 	Policy *Policy
+	Stage  *Stage
+	Track  *Track
+	Mode   *Mode
+	Import *Import
+	Wipe   *Wipe
+	Prove  *Prove
 
 	// Err is set when the call as a whole came to nothing, and no result of its items counts.
 	Err error

@@ -141,7 +141,7 @@ func detail(c Command) []string {
 			given1("hand", c.Hand, strconv.Itoa),
 		}
 	case SetCellPhase:
-		return []string{word("phase", c.Phase.String())}
+		return []string{word("phase", c.Phase.String()), yes("evacuate", c.Evacuate)}
 	case SetCellVoters:
 		var names []string
 		for _, r := range c.Voters {
@@ -251,6 +251,13 @@ func word(name, value string) string {
 		return ""
 	}
 	return name + "=" + value
+}
+
+func yes(name string, set bool) string {
+	if !set {
+		return ""
+	}
+	return name + "=true"
 }
 
 func quoted(name, value string) string {

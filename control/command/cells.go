@@ -44,6 +44,8 @@ type SetCellPhase struct {
 	Cell  cell.ID
 	Phase placement.Phase // any but forming
 	Time  cell.Instant
+	// Evacuate marks the cell, which must not be open then: its tenants are moved off. The mark stays until the cell is open again.
+	Evacuate bool
 }
 
 // SetCellVoters records which agents have the votes of a cell's log. The first time it opens the cell.
@@ -126,7 +128,12 @@ func (c UpdateCell) check() error {
 
 func (c SetCellPhase) check() error {
 	switch c.Phase {
-	case placement.PhaseOpen, placement.PhaseCordoned, placement.PhaseDraining:
+	case placement.PhaseOpen:
+		if c.Evacuate {
+			return &cell.FieldError{Field: "phase", Problem: "is open, of a cell that is to be evacuated", Remedy: "cordon it"}
+		}
+		fallthrough
+	case placement.PhaseCordoned, placement.PhaseDraining:
 		return first(cell.CheckID("name", string(c.Cell)), checkTime(c.Time))
 	case placement.PhaseForming:
 		fallthrough // a cell leaves it by its voters
@@ -276,7 +283,8 @@ func setUpdateCell(c *UpdateCell, f field) bool {
 }
 
 func (c SetCellPhase) body() []byte {
-	return appendNumber(appendNumber(appendText(nil, 1, string(c.Cell)), 2, int64(c.Phase)), 3, c.Time)
+	b := appendNumber(appendNumber(appendText(nil, 1, string(c.Cell)), 2, int64(c.Phase)), 3, c.Time)
+	return appendFlag(b, 4, c.Evacuate)
 }
 
 func setSetCellPhase(c *SetCellPhase, f field) bool {
@@ -287,6 +295,8 @@ func setSetCellPhase(c *SetCellPhase, f field) bool {
 		c.Phase = placement.Phase(f.n)
 	case f.is(3, varint):
 		c.Time = cell.Instant(f.n)
+	case f.is(4, varint):
+		c.Evacuate = f.n != 0
 	default:
 		return false
 	}

@@ -42,7 +42,8 @@ func clusterCorpus() map[string]Command {
 		"set-cell-voters": SetCellVoters{
 			Cell: "eu-1", Voters: []Replica{{"a", "a.example:7001"}, {"b", "[::1]:7001"}, {"c", ""}}, Generation: 7, Time: 8,
 		},
-		"delete-cell": DeleteCell{Cell: "eu-1", Time: 9},
+		"set-cell-phase-evacuate": SetCellPhase{Cell: "eu-1", Phase: placement.PhaseCordoned, Evacuate: true, Time: 6},
+		"delete-cell":             DeleteCell{Cell: "eu-1", Time: 9},
 		"assign": Assign{
 			Tenant: "acme", Cell: "eu-1", Expect: 1<<32 + 3, CellGeneration: 5, Groups: 1<<63 | 1, Decision: "eu-1 1.5\n\tus-1 rejected: é", Time: 10,
 		},
@@ -107,7 +108,7 @@ func anyClusterCommand(t *rapid.T) Command {
 			id, maybe(t, rapid.Just(labels)), maybe(t, load), maybe(t, rapid.Just(count("groups"))), maybe(t, rapid.Just(count("hand"))), at,
 		}
 	case TypeSetCellPhase:
-		return SetCellPhase{id, placement.Phase(rapid.Uint8().Draw(t, "phase")), at}
+		return SetCellPhase{id, placement.Phase(rapid.Uint8().Draw(t, "phase")), at, rapid.Bool().Draw(t, "evacuate")}
 	case TypeSetCellVoters:
 		c := SetCellVoters{Cell: id, Generation: unsigned.Draw(t, "generation"), Time: at}
 		for range rapid.IntRange(0, 4).Draw(t, "voters") {

@@ -22,6 +22,7 @@ type StartMigration struct {
 	Source, Target cell.ID
 	Reason         string // operator, whale, evacuate, return, rebalance
 	Actor          string
+	Why            string // a line for people; may be empty
 	Options        migrate.Options
 	Order          [2]cell.Class // in which they are switched
 	// Expect is the epoch of each lane's assignment, by Class.Index, that it was decided on.
@@ -73,6 +74,7 @@ func (c StartMigration) check() error {
 		checkApart(c.Source, c.Target),
 		cell.CheckID("reason", c.Reason),
 		checkText("actor", c.Actor),
+		checkLine("why", c.Why),
 		checkOptions(c.Options),
 		checkOrder(c.Order),
 		checkTime(c.Time),
@@ -188,7 +190,8 @@ func (c StartMigration) body() []byte {
 	b = appendUnsigned(b, 11, c.Expect[1])
 	b = appendUnsigned(b, 12, c.TargetGeneration)
 	b = appendUnsigned(b, 13, c.Groups)
-	return appendNumber(b, 14, c.Time)
+	b = appendNumber(b, 14, c.Time)
+	return appendText(b, 15, c.Why)
 }
 
 func setStartMigration(c *StartMigration, f field) bool {
@@ -207,6 +210,8 @@ func setStartMigration(c *StartMigration, f field) bool {
 		c.Actor = string(f.b)
 	case f.is(7, bytes):
 		return setPart(&c.Options, f, setOptions)
+	case f.is(15, bytes):
+		c.Why = string(f.b)
 	default:
 		return setStartNumber(c, f)
 	}
@@ -519,13 +524,9 @@ func advanceDetail(c AdvanceMigration) []string {
 }
 
 func startDetail(c StartMigration) []string {
-	manual := ""
-	if c.Options.Manual {
-		manual = "true"
-	}
 	return []string{
 		word("tenant", string(c.Tenant)), word("source", string(c.Source)), word("target", string(c.Target)), word("reason", c.Reason),
-		word("manual", manual), duration("pause_max", c.Options.PauseMax), count("bytes_per_second", c.Options.BytesPerSecond),
-		count("priority", int64(c.Options.Priority)),
+		yes("manual", c.Options.Manual), duration("pause_max", c.Options.PauseMax), count("bytes_per_second", c.Options.BytesPerSecond),
+		count("priority", int64(c.Options.Priority)), quoted("why", c.Why),
 	}
 }

@@ -19,7 +19,7 @@ func (s *State) Apply(index uint64, c command.Command) Result {
 		c = audited.Command
 	}
 	r := s.apply(index, c)
-	if byActor && r.Refused == nil && !r.Repeated {
+	if byActor && r.Refused == nil && !r.Repeated && command.Audits(audited) {
 		s.audit(index, audited)
 	}
 	return r
@@ -67,6 +67,12 @@ func (s *State) apply(index uint64, c command.Command) Result {
 		return s.assign(index, c)
 	case command.Restored:
 		return s.restored()
+	case command.StartMigration:
+		return s.startMigration(index, c)
+	case command.AdvanceMigration:
+		return s.advanceMigration(index, c)
+	case command.ForgetMigration:
+		return s.forgetMigration(c)
 	default:
 		panic(fmt.Sprintf("state: entry %d is a %T, which Check has let through", index, c))
 	}

@@ -15,7 +15,7 @@ import (
 type Assignment struct {
 	Lane   cell.Lane
 	Cell   cell.ID
-	Epoch  cell.Epoch // of the tenant's policy as this change made it
+	Epoch  cell.Epoch // rises with every change; that of the tenant's policy is the larger one of its lanes'
 	Since  cell.Instant
 	Groups uint64 // the tenant's hand of the cell's worker groups: bit i for group i+1
 }
@@ -23,6 +23,15 @@ type Assignment struct {
 // AssignmentOf returns where the lane is at home, if it is anywhere.
 func (v View) AssignmentOf(lane cell.Lane) (Assignment, bool) {
 	return get[Assignment](v.db, tableAssignments, byID, string(lane.Tenant), classText(lane.Class))
+}
+
+// Homes returns where the tenant's lanes are at home, by Class.Index; the zero value for one that is nowhere. They are apart only while the tenant is
+// moving.
+func (v View) Homes(tenant cell.TenantID) (of [2]Assignment) {
+	for i, class := range cell.Classes() {
+		of[i], _ = v.AssignmentOf(cell.Lane{Tenant: tenant, Class: class})
+	}
+	return of
 }
 
 // Assignments returns the assignments of the tenants whose id is above after, in the order of their ids and then of their classes.
@@ -40,6 +49,39 @@ func (v View) AssignmentsIn(id cell.ID, after cell.TenantID) iter.Seq[Assignment
 			}
 		}
 	}
+}
+
+// TenantsIn returns the tenants that a cell must know, in the order of their ids: those with a lane at home there, and those that are moving from it
+// or to it.
+func (v View) TenantsIn(id cell.ID) []cell.TenantID {
+	var tenants []cell.TenantID
+	for a := range v.AssignmentsIn(id, "") {
+		tenants = append(tenants, a.Lane.Tenant)
+	}
+	for m := range v.LiveMigrations() {
+		if m.Names(id) {
+			tenants = append(tenants, m.Tenant)
+		}
+	}
+	slices.Sort(tenants)
+	return slices.Compact(tenants)
+}
+
+// PolicyIn returns what the tenant is promised, with its hand of that cell's worker groups, if the cell must know it.
+func (v View) PolicyIn(tenant cell.TenantID, id cell.ID) (cell.TenantPolicy, bool) {
+	t, _ := v.Tenant(tenant)
+	for _, a := range v.Homes(tenant) {
+		if a.Cell == id && id != "" {
+			t.Policy.Groups = a.Groups
+			return t.Policy, true
+		}
+	}
+	m, moving := v.liveOf(tenant)
+	if !moving || !m.Names(id) {
+		return cell.TenantPolicy{}, false
+	}
+	t.Policy.Groups = m.Groups[m.side(id)]
+	return t.Policy, true
 }
 
 // Unplaced returns the tenants that are at home nowhere and whose id is above after, in the order of their ids.
@@ -89,15 +131,19 @@ func (s *State) assign(index uint64, c command.Assign) Result {
 	if !ok {
 		return Result{Refused: &NotFoundError{KindCell, string(c.Cell)}}
 	}
-	old, had := v.AssignmentOf(cell.Lane{Tenant: c.Tenant, Class: cell.ClassInteractive})
-	if had && old.Cell == c.Cell && old.Groups == c.Groups && old.Since == c.Time && old.Epoch != c.Expect { // the same command again, as of a tenant
-		return Result{Assignment: old, Tenant: t, Repeated: true}
+	of := v.Homes(c.Tenant)
+	epoch := max(of[0].Epoch, of[1].Epoch)
+	if assigned(of[0], c) && assigned(of[1], c) && epoch != c.Expect { // the same command again, as of a tenant
+		return Result{Assignment: of[0], Tenant: t, Repeated: true}
+	}
+	if m, moving := v.liveOf(c.Tenant); moving {
+		return Result{Refused: existsError(m)}
 	}
 	switch {
 	case home.Phase != placement.PhaseOpen:
 		return Result{Refused: &PhaseError{c.Cell, home.Phase, "place the tenant in an open cell"}}
-	case old.Epoch != c.Expect:
-		return Result{Refused: &StaleError{KindAssignment, string(c.Tenant), uint64(c.Expect), uint64(old.Epoch)}}
+	case epoch != c.Expect:
+		return Result{Refused: &StaleError{KindAssignment, string(c.Tenant), uint64(c.Expect), uint64(epoch)}}
 	case c.CellGeneration != 0 && c.CellGeneration != home.Generation:
 		return Result{Refused: &StaleError{KindCell, string(c.Cell), c.CellGeneration, home.Generation}}
 	}
@@ -116,6 +162,11 @@ func (s *State) assign(index uint64, c command.Assign) Result {
 	s.putAssignments(c.Tenant, lanes[:]...)
 	s.putDecision(decision{c.Tenant, c.Decision, s.head.clock, index})
 	return Result{Assignment: lanes[0], Tenant: t}
+}
+
+// assigned reports whether a lane is where c has put it.
+func assigned(a Assignment, c command.Assign) bool {
+	return a.Cell == c.Cell && a.Groups == c.Groups && a.Since == c.Time
 }
 
 // mayHold returns a *[cell.FieldError] when what the tenant asks of its cell, or the hand it was dealt, is not in the cell's record. Whoever
@@ -168,9 +219,7 @@ func (s *State) putAssignments(tenant cell.TenantID, lanes ...Assignment) {
 type homes [2]cell.ID
 
 func (s *State) homes(tenant cell.TenantID) (of homes) {
-	v := s.View()
-	for i, class := range cell.Classes() {
-		a, _ := v.AssignmentOf(cell.Lane{Tenant: tenant, Class: class})
+	for i, a := range s.View().Homes(tenant) {
 		of[i] = a.Cell
 	}
 	return of

@@ -30,6 +30,8 @@ type Cell struct {
 	Generation uint64
 	Created    cell.Instant
 	Updated    cell.Instant
+	// Evacuating says that its tenants are to be moved off.
+	Evacuating bool
 	// Tenants is how many have a lane at home here: a count that is kept, so that no change looks at all of them. It is in no snapshot.
 	Tenants int
 }
@@ -117,10 +119,10 @@ func (s *State) updateCell(c command.UpdateCell) Result {
 	if err := command.CheckHand(row.Groups, row.Hand); err != nil { // of what it has and what is given together
 		return Result{Refused: err}
 	}
-	if row.Groups < groups && row.Tenants > 0 {
+	if row.Groups < groups && (row.Tenants > 0 || s.View().moves(row.ID)) {
 		return Result{Refused: &cell.FieldError{
 			Field:   "worker_groups",
-			Problem: fmt.Sprintf("is %d, below the %d that hands were dealt of to %d tenants", row.Groups, groups, row.Tenants),
+			Problem: fmt.Sprintf("is %d, below the %d that hands were dealt of to %d tenants, and to those that are moving", row.Groups, groups, row.Tenants),
 			Remedy:  "give more groups, or evacuate the cell first",
 		}}
 	}
@@ -132,7 +134,7 @@ func (s *State) setCellPhase(c command.SetCellPhase) Result {
 	switch {
 	case !ok:
 		return Result{Refused: &NotFoundError{KindCell, string(c.Cell)}}
-	case row.Phase == c.Phase:
+	case row.Phase == c.Phase && (row.Evacuating || !c.Evacuate):
 		return Result{Cell: row, Repeated: true}
 	case row.Phase == placement.PhaseForming:
 		return Result{Refused: &PhaseError{c.Cell, row.Phase, "wait until its agents have registered and it is open"}}
@@ -140,6 +142,7 @@ func (s *State) setCellPhase(c command.SetCellPhase) Result {
 		return Result{Refused: &PhaseError{c.Cell, row.Phase, "end the drain first, which leaves it cordoned"}}
 	}
 	row.Phase = c.Phase
+	row.Evacuating = c.Phase != placement.PhaseOpen && (row.Evacuating || c.Evacuate)
 	return s.changeCell(row)
 }
 
@@ -175,6 +178,11 @@ func (s *State) deleteCell(c command.DeleteCell) Result {
 	}
 	if row.Tenants > 0 {
 		return Result{Refused: &InUseError{KindCell, string(c.Cell), fmt.Sprintf("%d tenants", row.Tenants), "evacuate it first"}}
+	}
+	for m := range s.View().LiveMigrations() {
+		if m.Names(row.ID) {
+			return Result{Refused: &InUseError{KindCell, string(c.Cell), "migration " + string(m.ID), "wait until it has ended, or abort or complete it"}}
+		}
 	}
 	// Its agents' records go with it: a cell of the same name that is made later has nothing to do with the logs that they once had. Those that are
 	// alive register again.
@@ -221,6 +229,9 @@ func appendCell(b []byte, c Cell) []byte {
 	b = number(b, 14, uint64(c.Updated))
 	if c.Reformed {
 		b = number(b, 15, 1)
+	}
+	if c.Evacuating {
+		b = number(b, 16, 1)
 	}
 	return b
 }
@@ -269,6 +280,9 @@ func (s *State) restoreCell(body []byte) error {
 		case 15:
 			c.Reformed = n == 1
 			return c.Reformed
+		case 16:
+			c.Evacuating = n == 1
+			return c.Evacuating
 		default:
 			return false
 		}

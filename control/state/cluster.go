@@ -69,6 +69,12 @@ func (s *State) restored() Result {
 		a.Epoch += EpochsPerRestore
 		must(txn.Insert(tableAssignments, &a))
 	}
+	for m := range v.LiveMigrations() { // it goes on, or is seen not to fit what the cells did since
+		for i := range m.Lanes {
+			m.Lanes[i].Epoch += EpochsPerRestore
+		}
+		must(txn.Insert(tableMigrations, &m))
+	}
 	// Whoever has a token that was made since is refused anyway; that one of before is not used twice cannot be known any more.
 	_, err := txn.DeleteAll(tableTokens, byID)
 	must(err)

@@ -33,7 +33,8 @@ func (v View) profiles() iter.Seq[profile] {
 	return above(v.db, tableProfiles, byID, func(profile) bool { return true }, "")
 }
 
-// recordDemand passes over tenants that are not at home in the cell any more: another cell's samples of the hour are theirs.
+// recordDemand passes over tenants that are not at home in the cell any more: another cell's samples of the hour are theirs. What a tenant uses while it is
+// moving is the sum of both cells', as far as they have said: the p95 of the sum is at most that.
 func (s *State) recordDemand(c command.RecordDemand) Result {
 	v := s.View()
 	if _, ok := v.Cell(c.Cell); !ok {
@@ -41,10 +42,13 @@ func (s *State) recordDemand(c command.RecordDemand) Result {
 	}
 	recorded := 0
 	for _, sample := range c.Samples {
-		if of := s.homes(sample.Tenant); of[0] != c.Cell && of[1] != c.Cell {
+		used := sample.Sample
+		if m, moving := s.View().liveOf(sample.Tenant); moving && m.Names(c.Cell) {
+			used = s.measured(m, m.side(c.Cell), placement.HourSample{Hour: c.Hour, Sample: used})
+		} else if of := s.homes(sample.Tenant); of[0] != c.Cell && of[1] != c.Cell {
 			continue
 		}
-		s.putProfile(profile{sample.Tenant, appendProfile(nil, sample.Tenant, v.Profile(sample.Tenant).Record(c.Hour, sample.Sample))})
+		s.putProfile(profile{sample.Tenant, appendProfile(nil, sample.Tenant, v.Profile(sample.Tenant).Record(c.Hour, used))})
 		recorded++
 	}
 	return Result{Recorded: recorded, Repeated: recorded == 0}

@@ -32,6 +32,7 @@ const (
 	recordDecision     = 10 // after the tenants
 	recordAudit        = 11 // by sequence
 	recordCluster      = 12
+	recordMigration    = 13 // after the assignments
 	recordEnd          = 15
 
 	// snapshotVersion rises when a reader of an older release would misunderstand a record.
@@ -129,6 +130,11 @@ func (v View) clusterRecords(record func(protowire.Number, []byte) bool) {
 			return
 		}
 	}
+	for m := range above(v.db, tableMigrations, byID, func(Migration) bool { return true }, "") {
+		if body = appendMigration(body[:0], m); !record(recordMigration, body) {
+			return
+		}
+	}
 	for r := range above(v.db, tableAudit, byID, func(AuditRecord) bool { return true }, "") {
 		if body = appendAudit(body[:0], r); !record(recordAudit, body) {
 			return
@@ -199,6 +205,8 @@ func (s *State) restoreRecord(num int, body []byte) error {
 		return s.restoreAudit(body)
 	case recordCluster:
 		return s.restoreCluster(body)
+	case recordMigration:
+		return s.restoreMigration(body)
 	default:
 		return fmt.Errorf("%w: record type %d is of a later release", ErrSnapshot, num)
 	}
@@ -271,7 +279,7 @@ func (s *State) restoreKey(body []byte) error {
 
 // counts returns the counts of h's rows, in the order of the end's fields. Later releases add to it.
 func (h *head) counts() []*int {
-	return []*int{&h.tenants, &h.keys, &h.organizations, &h.cells, &h.assignments, &h.agents, &h.tokens, &h.profiles, &h.decisions}
+	return []*int{&h.tenants, &h.keys, &h.organizations, &h.cells, &h.assignments, &h.agents, &h.tokens, &h.profiles, &h.decisions, &h.migrations}
 }
 
 // appendCounts writes the end: the counts of each kind of rows, and how many records of the audit there are.

@@ -46,6 +46,10 @@ const (
 	// DecisionsBytesMax bounds the texts of decisions that are kept, all together. The oldest is forgotten: the tenant stays where it is, and what would
 	// be decided now can be asked for.
 	DecisionsBytesMax = 64 << 20
+	// MigrationsLiveMax bounds the migrations that have not ended: many times more than can copy at a time. Whoever moves more starts them in turns.
+	MigrationsLiveMax = 1_000
+	// MigrationsEndedMax bounds the migrations that have ended and are remembered, some kilobytes each. The one that ended first is forgotten.
+	MigrationsEndedMax = 1_000
 
 	limitTenants       = "tenants_max"
 	limitOrganizations = "organizations_max"
@@ -54,15 +58,17 @@ const (
 	limitCells         = "cells_max"
 	limitAgents        = "agents_max"
 	limitJoinTokens    = "join_tokens_max"
+	limitMigrations    = "migrations_live_max"
 )
 
 // State is the present generation. Apply must not be called concurrently; Views may be read by anybody.
 type State struct {
 	db   *memdb.MemDB
 	head head
-	// AuditMax and DecisionsBytesMax, but for tests of what happens at them.
+	// The bounds that have these names, but for tests of what happens at them.
 	auditMax          uint64
 	decisionsBytesMax int
+	endedMax          int // MigrationsEndedMax
 }
 
 // head is what there is beside the tables.
@@ -70,7 +76,9 @@ type head struct {
 	index uint64 // of the last entry
 	clock cell.Instant
 	// Rows, which a radix tree does not count.
-	organizations, tenants, keys, cells, assignments, agents, tokens, profiles, decisions int
+	organizations, tenants, keys, cells, assignments, agents, tokens, profiles, decisions, migrations int
+	// live are the migrations that have not ended: a part of migrations.
+	live int
 
 	decisionBytes int // of the texts of decisions
 	cluster       Cluster
@@ -81,7 +89,7 @@ type head struct {
 
 // New returns the empty state.
 func New() *State {
-	return &State{db: newDB(), auditMax: AuditMax, decisionsBytesMax: DecisionsBytesMax}
+	return &State{db: newDB(), auditMax: AuditMax, decisionsBytesMax: DecisionsBytesMax, endedMax: MigrationsEndedMax}
 }
 
 // Index returns the index of the last entry applied or passed over; 0 for none.
@@ -100,11 +108,13 @@ type Result struct {
 	Assignment   Assignment   // of Assign: the interactive lane's, like which the other's is; Tenant is set too
 	Agent        Agent        // of RegisterAgent and ForgetAgent
 	JoinToken    JoinToken    // of CreateJoinToken and UseJoinToken
+	Migration    Migration    // of what is about one; Tenant is set too when an event changed where its lanes are or their epochs
 	Recorded     int          // of RecordDemand: samples of tenants that are at home in the cell
 	// Repeated says that nothing was changed: it had taken effect before.
 	Repeated bool
 	// Refused is nil when the command took effect, then or before: a *[cell.FieldError], a *[cell.LimitError], an *[ExistsError], a
-	// *[NotFoundError], a *[LastAdminError], a *[StaleError], a *[PhaseError], an *[InUseError] or a *[TokenError].
+	// *[NotFoundError], a *[LastAdminError], a *[StaleError], a *[PhaseError], an *[InUseError], a *[TokenError] or a *[MigrationExistsError]; and
+	// of AdvanceMigration whatever package migrate refuses an event with.
 	Refused error
 }
 
@@ -122,6 +132,7 @@ const (
 	KindAssignment   Kind = "assignment"
 	KindAgent        Kind = "agent"
 	KindJoinToken    Kind = "join token"
+	KindMigration    Kind = "migration"
 )
 
 // ExistsError is returned when there is one of that name already, and it is another.
@@ -136,7 +147,7 @@ func (e *ExistsError) Error() string {
 		return "the secret belongs to another key: make a fresh one"
 	case KindCluster:
 		return fmt.Sprintf("this is cluster %s already: start agents of another one on empty directories", e.ID)
-	case KindOrganization, KindTenant, KindKey, KindCell, KindAssignment, KindAgent, KindJoinToken:
+	case KindOrganization, KindTenant, KindKey, KindCell, KindAssignment, KindAgent, KindJoinToken, KindMigration:
 	}
 	return fmt.Sprintf("%s %s exists already: choose another id, or change the one that exists", e.Kind, e.ID)
 }

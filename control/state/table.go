@@ -25,12 +25,15 @@ const (
 	tableAgents        = "agents"
 	tableTokens        = "tokens"
 	tableAudit         = "audit"
+	tableMigrations    = "migrations"
 	byID               = "id"
 	byOrganization     = "organization" // then by id; only what has one
-	byTenant           = "tenant"       // then by id
+	byTenant           = "tenant"       // then by id; of migrations the newest first
 	byHash             = "hash"
 	byCell             = "cell" // then by what else names the row
-	byAge              = "age"
+	byAge              = "age"  // of decisions the oldest first, of migrations the newest
+	byLive             = "live" // only what has not ended, the oldest first
+	byEnd              = "end"  // only what has ended, what ended first before others
 )
 
 // View is one generation of the state. It may be read from any goroutine, for as long as anybody likes.
@@ -103,7 +106,7 @@ func (v View) KeysOf(tenant cell.TenantID, after command.KeyID) iter.Seq[Key] {
 	}
 }
 
-// index orders rows of type T by texts, none of which holds a zero byte unless it is the only one and of fixed length. A zero byte
+// index orders rows of type T by texts, none of which holds a zero byte unless it is the last one and of fixed length. A zero byte
 // ends each, so that acme comes before acme-2 and is no prefix of it. A row without texts is not in the index.
 type index[T any] struct{ texts func(*T) []string }
 
@@ -183,6 +186,14 @@ func newDB() *memdb.MemDB {
 			unique(byCell, func(a *Agent) []string { return []string{string(a.Cell), string(a.Name)} }),
 		),
 		table(tableTokens, unique(byID, func(t *JoinToken) []string { return []string{string(t.Hash[:])} })),
+		table(
+			tableMigrations,
+			unique(byID, func(m *Migration) []string { return []string{string(m.ID)} }),
+			unique(byAge, func(m *Migration) []string { return []string{newest(m.Number)} }),
+			unique(byTenant, func(m *Migration) []string { return []string{string(m.Tenant), newest(m.Number)} }),
+			unique(byLive, func(m *Migration) []string { return only(!m.Done(), m.Number) }),
+			unique(byEnd, func(m *Migration) []string { return only(m.Done(), m.EndNumber) }),
+		),
 		table(tableAudit, unique(byID, func(r *AuditRecord) []string { return []string{number8(r.Sequence)} })),
 	} {
 		tables[t.Name] = t
@@ -207,6 +218,17 @@ func unique[T any](name string, texts func(*T) []string) *memdb.IndexSchema {
 
 // number8 is a number as a text of fixed length, whose order is the numbers'.
 func number8(n uint64) string { return string(binary.BigEndian.AppendUint64(nil, n)) }
+
+// newest is number8 with the largest first.
+func newest(n uint64) string { return number8(^n) }
+
+// only are the texts of a row that is in an index if it should be.
+func only(in bool, n uint64) []string {
+	if !in {
+		return nil
+	}
+	return []string{number8(n)}
+}
 
 // put replaces the row with that id. The row is the table's from then on: it is never changed, only replaced.
 func (s *State) put(table string, row any) {

@@ -29,7 +29,8 @@ type LaneSeen struct {
 	// Change is the number of the last change, Cursor how far the lane was filled.
 	Change uint64
 	Cursor Cursor
-	// Digest is of all of the lane as of the change DigestChange (of a lane that is filled: of its cursor's), unless DigestDone is below 1,000.
+	// Digest is of all of the lane as of the change DigestChange (of a lane that is filled: of its cursor's), unless DigestDone is below 1,000. Whoever fills
+	// this in forgets a digest when Mode, Epoch, Change or Cursor become others: a digest is of the lane as it is seen here.
 	Digest       [32]byte
 	DigestChange uint64
 	DigestDone   int32 // thousandths

@@ -141,6 +141,7 @@ type Record struct {
 	Progress Progress
 	Created  cell.Instant
 	Entered  cell.Instant // the present state
+	Resumed  cell.Instant // when a hold ended the last time; 0 for never
 	Ended    cell.Instant // 0 while it has not
 	Notes    []Note       // the latest NotesMax, the oldest first
 }

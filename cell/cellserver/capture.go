@@ -18,7 +18,7 @@ import (
 func (h Status) CaptureTrace(ctx context.Context, req *fairleadv1.CaptureTraceRequest) (*fairleadv1.CaptureTraceResponse, error) {
 	resp, err := h.server.capture(ctx, req)
 	if err != nil {
-		return nil, h.server.fail(err)
+		return nil, h.server.fail(ctx, err)
 	}
 	return resp, nil
 }

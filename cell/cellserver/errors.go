@@ -22,6 +22,9 @@ const (
 	reasonPollReplaced = "POLL_REPLACED"
 	reasonCallerGone   = "CALLER_GONE"
 	reasonDraining     = "CELL_DRAINING"
+	reasonMoving       = "MOVING"
+	reasonMoved        = "MOVED"
+	reasonBehind       = "BEHIND"
 )
 
 // errDraining is returned to submissions while the cell is to empty.
@@ -44,7 +47,18 @@ func (s *Server) refuse(err error) (connect.Code, *fairleadv1.Rejection) {
 	}
 	var taken *engine.KeyTakenError
 	var wrong *engine.StateError
+	var lane *engine.LaneError
 	switch {
+	case errors.As(err, &lane):
+		text = lane.Err.Error() // where a lane is, and at which epoch, is nothing for callers
+		switch whereaboutsOf(lane) {
+		case laneMoving:
+			return connect.CodeUnavailable, again(reasonMoving)
+		case laneBehind:
+			return connect.CodeUnavailable, again(reasonBehind)
+		case laneMoved, laneHere:
+		}
+		return connect.CodeFailedPrecondition, r(reasonMoved)
 	case errors.As(err, &taken):
 		x := r(reasonKeyTaken)
 		x.Field, x.ExistingJobId = "idempotency_key", taken.JobID.String()
@@ -78,12 +92,19 @@ func (s *Server) refuse(err error) (connect.Code, *fairleadv1.Rejection) {
 	}
 }
 
-// fail returns err as the error of a whole call.
-func (s *Server) fail(err error) error {
+// fail returns err as the error of the whole call that ctx is of.
+func (s *Server) fail(ctx context.Context, err error) error {
 	code, r := s.refuse(err)
 	answer := rejection.New(code, r)
 	if errors.Is(err, ErrNotLeading) {
 		answer.Meta().Set(headerNotLeader, "1")
+	}
+	var n notice
+	n.heed(err)
+	if _, ok := connect.CallInfoForHandlerContext(ctx); ok {
+		n.tell(ctx) // and not as the error's, which over gRPC is a trailer
+	} else {
+		n.set(answer.Meta())
 	}
 	return answer
 }

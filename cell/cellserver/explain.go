@@ -19,14 +19,14 @@ func (h Jobs) ExplainJob(ctx context.Context, req *fairleadv1.ExplainJobRequest)
 		return err
 	})
 	if err != nil {
-		return nil, h.server.fail(err)
+		return nil, h.server.fail(ctx, err)
 	}
 	return resp, nil
 }
 
 func (h Jobs) explain(ctx context.Context, req *fairleadv1.ExplainJobRequest) (*fairleadv1.ExplainJobResponse, error) {
 	s := h.server
-	tenant, id, err := h.named(ctx, req.GetJobId())
+	n, err := h.named(ctx, req.GetJobId())
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,10 @@ func (h Jobs) explain(ctx context.Context, req *fairleadv1.ExplainJobRequest) (*
 	if s.lead == nil {
 		return nil, ErrNotLeading
 	}
-	x, ok := s.lead.Explain(s.now(), tenant, id)
+	if _, err := s.find(n); err != nil {
+		return nil, err
+	}
+	x, ok := s.lead.Explain(s.now(), n.tenant, n.id)
 	if !ok {
 		return nil, engine.ErrJobUnknown
 	}
@@ -51,7 +54,7 @@ func (h Jobs) explain(ctx context.Context, req *fairleadv1.ExplainJobRequest) (*
 	}
 	for _, id := range x.Holders {
 		// Another tenant's job is nobody's business: only the tenant's own are named.
-		if s.state.JobOf(tenant, id) != nil {
+		if s.state.JobOf(n.tenant, id) != nil {
 			resp.Holders = append(resp.Holders, id.String())
 		}
 	}
@@ -69,16 +72,16 @@ func reasonTo(r leader.Reason) fairleadv1.WaitReason {
 
 // ExplainTenant says where a tenant stands with this cell: everything but what it and its organization are promised. It is for control to
 // answer with, so its errors are the API's.
-func (s *Server) ExplainTenant(_ context.Context, tenant cell.TenantID) (*fairleadv1.ExplainTenantResponse, error) {
+func (s *Server) ExplainTenant(ctx context.Context, tenant cell.TenantID) (*fairleadv1.ExplainTenantResponse, error) {
 	s.mu.Lock() // explaining lets the scheduler know the time
 	defer s.mu.Unlock()
 	if s.lead == nil {
-		return nil, s.fail(ErrNotLeading)
+		return nil, s.fail(ctx, ErrNotLeading)
 	}
 	now := s.now()
 	x, ok := s.lead.ExplainTenant(now, tenant)
 	if !ok {
-		return nil, s.fail(engine.ErrTenantUnknown)
+		return nil, s.fail(ctx, engine.ErrTenantUnknown)
 	}
 	resp := &fairleadv1.ExplainTenantResponse{
 		Cell: s.cfg.Cell, Time: timeTo(now), CostUnit: s.lead.CostUnit(), Running: x.Standing.Held, NextStartTime: timeTo(x.Standing.NextStart),

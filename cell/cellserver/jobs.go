@@ -2,7 +2,6 @@ package cellserver
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -46,7 +45,7 @@ func (h Jobs) Submit(ctx context.Context, req *fairleadv1.SubmitRequest) (*fairl
 		err = results[0].Err
 	}
 	if err != nil {
-		return nil, s.fail(err)
+		return nil, s.fail(ctx, err)
 	}
 	r := results[0]
 	return &fairleadv1.SubmitResponse{JobId: r.JobID.String(), State: stateTo(r.State), Duplicate: r.Duplicate}, nil
@@ -56,23 +55,26 @@ func (h Jobs) Submit(ctx context.Context, req *fairleadv1.SubmitRequest) (*fairl
 func (h Jobs) SubmitBatch(ctx context.Context, req *fairleadv1.SubmitBatchRequest) (*fairleadv1.SubmitBatchResponse, error) {
 	s := h.server
 	if err := admit.Batch("jobs", len(req.GetJobs())); err != nil {
-		return nil, s.fail(err)
+		return nil, s.fail(ctx, err)
 	}
 	results, err := s.submit(ctx, req.GetJobs(), func(i int) string { return fmt.Sprintf("jobs[%d].", i) })
 	if err != nil {
-		return nil, s.fail(err)
+		return nil, s.fail(ctx, err)
 	}
 	resp := &fairleadv1.SubmitBatchResponse{Results: make([]*fairleadv1.SubmitResult, len(results))}
 	items := make([]fairleadv1.SubmitResult, len(results))
+	var away notice
 	for i := range results {
 		r, item := &results[i], &items[i]
 		if r.Err != nil {
+			away.heed(r.Err)
 			item.Rejection = s.item(r.Err)
 		} else {
 			item.JobId, item.State, item.Duplicate = r.JobID.String(), stateTo(r.State), r.Duplicate
 		}
 		resp.Results[i] = item
 	}
+	away.tell(ctx)
 	return resp, nil
 }
 
@@ -82,12 +84,16 @@ func (s *Server) submit(ctx context.Context, jobs []*fairleadv1.JobSpec, prefix 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.roomForJobs(); err != nil {
+	known, err := epochsOf(ctx)
+	if err != nil {
 		return nil, err
 	}
 	now := s.now()
 	results := make([]engine.Result, len(jobs))
-	call := &leader.Submit{Items: s.facts(len(jobs))}
+	if room := s.roomForJobs(); room != nil {
+		return results, s.noRoom(ctx, room, tenant, known, jobs, results)
+	}
+	call := &leader.Submit{Items: s.facts(len(jobs)), Epochs: known}
 	at := make([]int, 0, len(jobs)) // the job of each item
 	var buf []byte
 	for i, job := range jobs {
@@ -114,6 +120,9 @@ func (s *Server) submit(ctx context.Context, jobs []*fairleadv1.JobSpec, prefix 
 	unlogged := false
 	for k, i := range at {
 		results[i] = call.Results[k]
+		if results[i].Err != nil {
+			results[i].Err = s.placed(results[i].Err, tenant, known)
+		}
 		unlogged = unlogged || results[i].Err != nil || results[i].Duplicate
 	}
 	s.release(call.Items)
@@ -122,6 +131,33 @@ func (s *Server) submit(ctx context.Context, jobs []*fairleadv1.JobSpec, prefix 
 		return results, s.confirmRefusal(ctx, reign)
 	}
 	return results, nil
+}
+
+// noRoom refuses every job: those of lanes that this cell does not serve because of that, for whoever serves them may have room, and the others because of
+// room. It returns room when those are all.
+func (s *Server) noRoom(
+	ctx context.Context, room error, tenant cell.TenantID, known leader.Epochs, jobs []*fairleadv1.JobSpec, results []engine.Result,
+) error {
+	return s.read(ctx, func() error {
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		away := false
+		for i, job := range jobs {
+			results[i].Err = room
+			class, err := classOf("class", job.GetClass())
+			l := s.state.Lane(cell.Lane{Tenant: tenant, Class: class})
+			if err != nil || l == nil {
+				continue
+			}
+			if e, ok := errors.AsType[*engine.LaneError](l.CheckLane(known[class.Index()])); ok {
+				results[i].Err, away = awaited(e, known[class.Index()]), true
+			}
+		}
+		if !away {
+			return room
+		}
+		return nil
+	})
 }
 
 // newJobID returns a UUID of version 7 (RFC 9562): the time in milliseconds, then 74 random bits. They come from the runtime's ChaCha8, since an id
@@ -180,44 +216,64 @@ func (s *Server) admit(now cell.Instant, job *fairleadv1.JobSpec, f *engine.Subm
 func (h Jobs) GetJob(ctx context.Context, req *fairleadv1.GetJobRequest) (*fairleadv1.GetJobResponse, error) {
 	job, err := h.read(ctx, req.GetJobId())
 	if err != nil {
-		return nil, h.server.fail(err)
+		return nil, h.server.fail(ctx, err)
 	}
 	return &fairleadv1.GetJobResponse{Job: job}, nil
 }
 
 func (h Jobs) read(ctx context.Context, text string) (*fairleadv1.Job, error) {
+	n, err := h.named(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	s := h.server
 	var job *fairleadv1.Job
-	err := h.server.read(ctx, func() (err error) {
-		job, err = h.peek(ctx, text)
+	err = s.read(ctx, func() error {
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		j, err := s.find(n)
+		if err == nil {
+			job = jobTo(j, true)
+		}
 		return err
 	})
 	return job, err
 }
 
-// peek is read without being sure that nobody else leads: for what was committed just before.
+// peek is read without being sure that nobody else leads or has the lane by now: for what was committed just before.
 func (h Jobs) peek(ctx context.Context, text string) (*fairleadv1.Job, error) {
-	tenant, id, err := h.named(ctx, text)
+	n, err := h.named(ctx, text)
 	if err != nil {
 		return nil, err
 	}
 	s := h.server
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	j := s.state.JobOf(tenant, id)
+	j := s.state.JobOf(n.tenant, n.id)
 	if j == nil {
-		return nil, engine.ErrJobUnknown
+		return nil, s.absent(n.tenant)
 	}
 	return jobTo(j, true), nil
 }
 
-// named returns the caller's tenant and the id of the job that the request is about.
-func (h Jobs) named(ctx context.Context, text string) (cell.TenantID, cell.JobID, error) {
-	tenant, err := h.server.tenant(ctx)
-	if err != nil {
-		return "", cell.JobID{}, err
+// named is the job that a request is about, and whose it is.
+type named struct {
+	tenant cell.TenantID
+	id     cell.JobID
+	known  leader.Epochs // of the tenant's lanes, as the gateway knows them
+}
+
+func (h Jobs) named(ctx context.Context, text string) (named, error) {
+	var n named
+	var err error
+	if n.tenant, err = h.server.tenant(ctx); err != nil {
+		return n, err
 	}
-	id, err := cell.ParseJobID("job_id", text)
-	return tenant, id, err
+	if n.known, err = epochsOf(ctx); err != nil {
+		return n, err
+	}
+	n.id, err = cell.ParseJobID("job_id", text)
+	return n, err
 }
 
 // listScanMax bounds the jobs that one page looks at, so that a filter that matches little does not hold the cell's lock for long. The page is
@@ -227,126 +283,128 @@ const listScanMax = 20_000
 // ListJobs returns a page of the tenant's jobs, newest first.
 func (h Jobs) ListJobs(ctx context.Context, req *fairleadv1.ListJobsRequest) (*fairleadv1.ListJobsResponse, error) {
 	var resp *fairleadv1.ListJobsResponse
+	var away notice
 	err := h.server.read(ctx, func() (err error) {
-		resp, err = h.list(ctx, req)
+		resp, away, err = h.list(ctx, req)
 		return err
 	})
 	if err != nil {
-		return nil, h.server.fail(err)
+		return nil, h.server.fail(ctx, err)
 	}
+	away.tell(ctx)
 	return resp, nil
 }
 
-func (h Jobs) list(ctx context.Context, req *fairleadv1.ListJobsRequest) (*fairleadv1.ListJobsResponse, error) {
+func (h Jobs) list(ctx context.Context, req *fairleadv1.ListJobsRequest) (resp *fairleadv1.ListJobsResponse, away notice, err error) {
 	s := h.server
 	tenant, err := s.tenant(ctx)
 	if err != nil {
-		return nil, err
+		return nil, away, err
 	}
 	size, err := admit.Page("page_size", req.GetPageSize())
 	if err != nil {
-		return nil, err
+		return nil, away, err
 	}
-	before, err := parsePageToken(req.GetPageToken())
+	known, err := epochsOf(ctx)
 	if err != nil {
-		return nil, err
+		return nil, away, err
 	}
-	matches, err := filter(req)
+	end, err := parseListEnd(req.GetPageToken())
 	if err != nil {
-		return nil, err
+		return nil, away, err
 	}
-	resp := &fairleadv1.ListJobsResponse{}
-	var last uint64
-	scanned, more := 0, false
+	class, matches, err := filter(req)
+	if err != nil {
+		return nil, away, err
+	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	s.state.List(tenant, before, func(j *engine.Job) bool {
+	away, err = s.reachable(tenant, class, known)
+	if err != nil {
+		return nil, away, err
+	}
+	return s.page(tenant, end, size, matches), away, nil
+}
+
+// page returns the next of the tenant's jobs that match, of those whose lanes are open here. The caller holds mu.
+func (s *Server) page(tenant cell.TenantID, from listEnd, size int, matches func(*engine.Job) bool) *fairleadv1.ListJobsResponse {
+	resp := &fairleadv1.ListJobsResponse{}
+	scanned, end := 0, from
+	s.state.List(tenant, from.before(), func(j *engine.Job) bool {
+		if from.listed(j) {
+			return true
+		}
 		if len(resp.Jobs) == size || scanned == listScanMax {
-			more = true
+			end.split = j.Seq == end.seq
+			resp.NextPageToken = end.token()
 			return false
 		}
 		scanned++
-		last = j.Seq
-		if matches(j) {
+		end = listEnd{seq: j.Seq, class: j.Lane.ID.Class}
+		if j.Lane.Mode == cell.ModeOpen && matches(j) {
 			resp.Jobs = append(resp.Jobs, jobTo(j, false))
 		}
 		return true
 	})
-	if more {
-		resp.NextPageToken = pageToken(last)
-	}
-	return resp, nil
+	return resp
 }
 
-// filter returns what a listed job has to match.
-func filter(req *fairleadv1.ListJobsRequest) (func(*engine.Job) bool, error) {
+// filter returns the class that listed jobs are of, 0 for both, and what else each has to match.
+func filter(req *fairleadv1.ListJobsRequest) (cell.Class, func(*engine.Job) bool, error) {
 	for i, st := range req.GetStates() {
 		if own := engine.JobState(st); !own.Valid() || stateTo(own) != st { // what does not fit is found by the way back
-			return nil, &cell.FieldError{Field: fmt.Sprintf("states[%d]", i), Problem: fmt.Sprintf("is %d, which is no state", st), Remedy: "use a job's states"}
+			return 0, nil, &cell.FieldError{Field: fmt.Sprintf("states[%d]", i), Problem: fmt.Sprintf("is %d, which is no state", st), Remedy: "use a job's states"}
 		}
 	}
 	var class cell.Class
 	if req.GetClass() != fairleadv1.Class_CLASS_UNSPECIFIED {
 		var err error
 		if class, err = classOf("class", req.GetClass()); err != nil {
-			return nil, err
+			return 0, nil, err
 		}
 	}
 	op := cell.Operation(req.GetOperation())
 	if op != "" {
 		if err := cell.CheckID("operation", string(op)); err != nil {
-			return nil, err
+			return 0, nil, err
 		}
 	}
-	return func(j *engine.Job) bool {
+	return class, func(j *engine.Job) bool {
 		return (len(req.GetStates()) == 0 || slices.Contains(req.GetStates(), stateTo(j.State))) &&
 			(class == 0 || class == j.Lane.ID.Class) && (op == "" || op == j.Spec.Operation)
 	}, nil
 }
 
-func pageToken(seq uint64) string {
-	return base64.RawURLEncoding.EncodeToString(binary.AppendUvarint(nil, seq))
-}
-
-func parsePageToken(text string) (uint64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	b, err := base64.RawURLEncoding.DecodeString(text)
-	seq, n := binary.Uvarint(b)
-	if err != nil || n != len(b) || seq == 0 {
-		return 0, &cell.FieldError{Field: "page_token", Problem: "is not one of this list's", Remedy: "repeat next_page_token as it was, or begin without"}
-	}
-	return seq, nil
-}
-
 // CancelJob ends a job.
 func (h Jobs) CancelJob(ctx context.Context, req *fairleadv1.CancelJobRequest) (*fairleadv1.CancelJobResponse, error) {
-	tenant, id, err := h.named(ctx, req.GetJobId())
+	n, err := h.named(ctx, req.GetJobId())
 	if err != nil {
-		return nil, h.server.fail(err)
+		return nil, h.server.fail(ctx, err)
 	}
-	x := &leader.Cancel{Tenant: tenant, JobID: id}
+	x := &leader.Cancel{Tenant: n.tenant, JobID: n.id, Epochs: n.known}
 	job, err := h.change(ctx, &leader.Call{Cancel: x}, &x.Result, req.GetJobId())
 	if err != nil {
-		return nil, h.server.fail(err)
+		return nil, h.server.fail(ctx, err)
 	}
 	return &fairleadv1.CancelJobResponse{Job: job, Cancelled: !x.Result.Duplicate}, nil
 }
 
 // RetryJob makes a job ready again that ended without success.
 func (h Jobs) RetryJob(ctx context.Context, req *fairleadv1.RetryJobRequest) (*fairleadv1.RetryJobResponse, error) {
-	tenant, id, err := h.named(ctx, req.GetJobId())
+	n, err := h.named(ctx, req.GetJobId())
 	if err != nil {
-		return nil, h.server.fail(err)
+		return nil, h.server.fail(ctx, err)
 	}
 	if err := h.server.roomForJobs(); err != nil {
-		return nil, h.server.fail(err)
+		if _, missing := h.read(ctx, req.GetJobId()); missing != nil {
+			err = missing // whoever serves the job may have room
+		}
+		return nil, h.server.fail(ctx, err)
 	}
-	x := &leader.Retry{Tenant: tenant, JobID: id}
+	x := &leader.Retry{Tenant: n.tenant, JobID: n.id, Epochs: n.known}
 	job, err := h.change(ctx, &leader.Call{Retry: x}, &x.Result, req.GetJobId())
 	if err != nil {
-		return nil, h.server.fail(err)
+		return nil, h.server.fail(ctx, err)
 	}
 	return &fairleadv1.RetryJobResponse{Job: job}, nil
 }
@@ -363,7 +421,11 @@ func (h Jobs) change(ctx context.Context, c *leader.Call, result *engine.Result,
 		}
 	}
 	if result.Err != nil {
-		return nil, result.Err
+		n, err := h.named(ctx, text)
+		if err != nil {
+			return nil, err
+		}
+		return nil, h.server.placed(result.Err, n.tenant, n.known)
 	}
 	return h.peek(ctx, text)
 }
@@ -371,41 +433,39 @@ func (h Jobs) change(ctx context.Context, c *leader.Call, result *engine.Result,
 // WaitJob answers when the job has ended, or the wait is over.
 func (h Jobs) WaitJob(ctx context.Context, req *fairleadv1.WaitJobRequest) (*fairleadv1.WaitJobResponse, error) {
 	s := h.server
-	tenant, id, err := h.named(ctx, req.GetJobId())
+	n, err := h.named(ctx, req.GetJobId())
 	if err != nil {
-		return nil, s.fail(err)
+		return nil, s.fail(ctx, err)
 	}
 	timeout, err := durationOf("timeout", req.GetTimeout())
 	if err != nil {
-		return nil, s.fail(err)
+		return nil, s.fail(ctx, err)
 	}
 	if timeout, err = admit.Wait("timeout", timeout, admit.WaitMax); err != nil {
-		return nil, s.fail(err)
+		return nil, s.fail(ctx, err)
 	}
-	if err := s.awaitEnd(ctx, tenant, id, timeout); err != nil && !errors.Is(err, engine.ErrJobUnknown) { // which read finds out too
-		return nil, s.fail(err)
+	if err := s.awaitEnd(ctx, n, timeout); err != nil {
+		return nil, s.fail(ctx, err)
 	}
 	job, err := h.read(ctx, req.GetJobId())
 	if err != nil {
-		return nil, s.fail(err)
+		return nil, s.fail(ctx, err)
 	}
 	return &fairleadv1.WaitJobResponse{Job: job, Done: engine.JobState(job.GetState()).Ended()}, nil // the engine's own
 }
 
-// awaitEnd returns when the job has ended, the timeout is over, or the cell stops; it returns an error when the job is not the tenant's or ctx
-// ends.
-func (s *Server) awaitEnd(ctx context.Context, tenant cell.TenantID, id cell.JobID, timeout time.Duration) error {
+// awaitEnd returns when the job has ended, the timeout is over, the cell stops or the job is not, or no more, to be served here; it returns an error
+// when ctx ends.
+func (s *Server) awaitEnd(ctx context.Context, n named, timeout time.Duration) error {
 	ended := make(chan struct{})
 	s.mu.Lock()
-	j := s.state.JobOf(tenant, id)
-	if j == nil || j.State.Ended() || s.lead == nil {
+	j, err := s.find(n)
+	if err != nil || j.State.Ended() || s.lead == nil {
 		s.mu.Unlock()
-		if j == nil {
-			return engine.ErrJobUnknown
-		}
-		return nil
+		return nil // which reading it finds out too
 	}
-	s.waiters[id] = append(s.waiters[id], ended)
+	lane := j.Lane.ID
+	s.waiters.add(lane, n.id, ended)
 	s.mu.Unlock()
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
@@ -413,21 +473,10 @@ func (s *Server) awaitEnd(ctx context.Context, tenant cell.TenantID, id cell.Job
 	case <-ended:
 		return nil
 	case <-timer.C:
-		s.stopWaiting(id, ended)
-		return nil
 	case <-ctx.Done():
-		s.stopWaiting(id, ended)
-		return ctx.Err()
 	}
-}
-
-func (s *Server) stopWaiting(id cell.JobID, w chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := slices.Index(s.waiters[id], w); i >= 0 {
-		s.waiters[id] = slices.Delete(s.waiters[id], i, i+1)
-	}
-	if len(s.waiters[id]) == 0 {
-		delete(s.waiters, id)
-	}
+	s.waiters.remove(lane, n.id, ended)
+	return ctx.Err()
 }

@@ -131,9 +131,7 @@ func (s *Server) leave() {
 	s.lead, s.stale = nil, nil
 	s.sealed.Store(nil)
 	s.reigns.Add(1)
-	for id := range s.waiters {
-		s.endWaits(id)
-	}
+	s.waiters.endAll()
 }
 
 // judge corrects what the calls of a leader were ended with, which is the same for all. A poll that only waited is told why, which says that nothing

@@ -34,9 +34,7 @@ func (s *Server) Apply(index uint64, data []byte) any {
 		done = s.depose()
 	}
 	for _, j := range a.Ended {
-		if len(s.waiters[j.ID]) > 0 {
-			s.endWaits(j.ID)
-		}
+		s.waiters.end(j.Lane.ID, j.ID)
 	}
 	s.mu.Unlock()
 	finish(done)

@@ -22,7 +22,7 @@ type Server struct {
 	state   *engine.State
 	lead    *leader.Leader // nil unless this server leads
 	stale   error          // why lead has to be made anew
-	waiters map[cell.JobID][]chan struct{}
+	waiters waiters
 	// Totals of the state when this server began to lead, so that its counters start at zero then.
 	accepted, ended uint64
 	rejected        uint64 // by leaders before the present one
@@ -61,7 +61,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, start: time.Now(), state: state, waiters: map[cell.JobID][]chan struct{}{}, wake: make(chan struct{}, 1),
+		cfg: cfg, start: time.Now(), state: state, waiters: waiters{}, wake: make(chan struct{}, 1),
 	}
 	s.inbox.closed = ErrNotLeading
 	s.limited.of = map[cell.TenantID]int64{}
@@ -275,13 +275,6 @@ func finish(calls []*leader.Call) {
 			close(w.done)
 		}
 	}
-}
-
-func (s *Server) endWaits(id cell.JobID) {
-	for _, w := range s.waiters[id] {
-		close(w)
-	}
-	delete(s.waiters, id)
 }
 
 const (

@@ -58,7 +58,7 @@ func (w *world) asCall(err error) error {
 	if err == nil {
 		return nil
 	}
-	return w.fail(err)
+	return w.fail(w.t.Context(), err)
 }
 
 // prepare leaves a lease of the session s, a cancelled job, and a ready one, and returns the lease and the job that the mutation is about.

@@ -28,19 +28,19 @@ func (s *Server) Status() Status { return Status{server: s} }
 const lanesDefault = 20
 
 // GetStatus returns what the cell is doing.
-func (h Status) GetStatus(_ context.Context, req *fairleadv1.GetStatusRequest) (*fairleadv1.GetStatusResponse, error) {
+func (h Status) GetStatus(ctx context.Context, req *fairleadv1.GetStatusRequest) (*fairleadv1.GetStatusResponse, error) {
 	s := h.server
 	lanes := int(req.GetLanesMax())
 	if lanes == 0 {
 		lanes = lanesDefault
 	}
 	if lanes < 0 || lanes > admit.PageMax {
-		return nil, s.fail(&cell.FieldError{Field: "lanes_max", Problem: "is outside 0 to 500", Remedy: "give one inside"})
+		return nil, s.fail(ctx, &cell.FieldError{Field: "lanes_max", Problem: "is outside 0 to 500", Remedy: "give one inside"})
 	}
 	s.mu.Lock() // asking what a class may hold lets the scheduler look at what waits
 	defer s.mu.Unlock()
 	if s.lead == nil {
-		return nil, s.fail(ErrNotLeading)
+		return nil, s.fail(ctx, ErrNotLeading)
 	}
 	_, bytes := s.state.Live()
 	accepted, ended := s.state.Totals()

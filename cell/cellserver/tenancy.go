@@ -34,7 +34,7 @@ func (s *Server) Tenancy() Tenancy { return Tenancy{s} }
 func (h Tenancy) Configure(ctx context.Context, req *fairleadv1.ConfigureRequest) (*fairleadv1.ConfigureResponse, error) {
 	s := h.server
 	if n := len(req.GetOrganizations()) + len(req.GetTenants()); n > promisesMax {
-		return nil, s.fail(&cell.FieldError{
+		return nil, s.fail(ctx, &cell.FieldError{
 			Field: "tenants", Problem: fmt.Sprintf("has %d with the organizations, of at most %d", n, promisesMax), Remedy: "use several calls",
 		})
 	}
@@ -47,7 +47,7 @@ func (h Tenancy) Configure(ctx context.Context, req *fairleadv1.ConfigureRequest
 		tenants = append(tenants, tenantOf(m))
 	}
 	if err := s.Configure(ctx, organizations, tenants); err != nil {
-		return nil, s.fail(err)
+		return nil, s.fail(ctx, err)
 	}
 	if req.Draining != nil && s.drained.Swap(req.GetDraining()) != req.GetDraining() {
 		s.cfg.Logger.Info("control says whether the cell is to empty", "draining", req.GetDraining())
@@ -82,7 +82,7 @@ func (h Tenancy) MeasureDemand(ctx context.Context, req *fairleadv1.MeasureDeman
 		return err
 	})
 	if err != nil {
-		return nil, h.server.fail(err)
+		return nil, h.server.fail(ctx, err)
 	}
 	return resp, nil
 }
@@ -153,14 +153,14 @@ func (h Tenancy) ExplainTenancy(ctx context.Context, req *fairleadv1.ExplainTena
 		return nil
 	})
 	if err != nil {
-		return nil, h.server.fail(err)
+		return nil, h.server.fail(ctx, err)
 	}
 	if explained != nil {
 		return nil, explained
 	}
 	b, err := proto.Marshal(x)
 	if err != nil {
-		return nil, h.server.fail(err)
+		return nil, h.server.fail(ctx, err)
 	}
 	return &fairleadv1.ExplainTenancyResponse{Explanation: b}, nil
 }

@@ -31,10 +31,10 @@ func (h Workers) Lease(ctx context.Context, req *fairleadv1.LeaseRequest) (*fair
 	s := h.server
 	p, err := s.poll(ctx, req)
 	if err != nil {
-		return nil, s.fail(err)
+		return nil, s.fail(ctx, err)
 	}
 	if err := s.do(ctx, &leader.Call{Poll: p}); err != nil {
-		return nil, s.fail(err)
+		return nil, s.fail(ctx, err)
 	}
 	return &fairleadv1.LeaseResponse{Leases: leasesTo(p.Leases), Session: p.Session.Name}, nil
 }
@@ -154,7 +154,7 @@ func (h Workers) Report(ctx context.Context, req *fairleadv1.ReportRequest) (*fa
 	s := h.server
 	r, results, err := s.report(ctx, req)
 	if err != nil {
-		return nil, s.fail(err)
+		return nil, s.fail(ctx, err)
 	}
 	resp := &fairleadv1.ReportResponse{Leases: leasesTo(r.Leases), Results: make([]*fairleadv1.OutcomeResult, len(results))}
 	items := make([]fairleadv1.OutcomeResult, len(results))

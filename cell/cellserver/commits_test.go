@@ -1,0 +1,53 @@
+package cellserver
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// What the ring says is what sorting everything that counts says.
+func TestCommits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var c commits
+		if p50, p99 := c.quantiles(time.Unix(0, 0)); p50 != 0 || p99 != 0 {
+			t.Fatalf("of nothing: %v, %v", p50, p99)
+		}
+		now := time.Unix(1000, 0)
+		var all []commit
+		for range rapid.IntRange(1, 3*commitsKept).Draw(t, "entries") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 50).Draw(t, "pause")) * time.Millisecond)
+			all = append(all, commit{at: now, took: time.Duration(rapid.IntRange(1, 1000).Draw(t, "took"))})
+			c.note(now, all[len(all)-1].took)
+		}
+		var want []time.Duration
+		for i, e := range slices.Backward(all) {
+			young, ring := now.Sub(e.at) <= commitsAge, len(all)-i <= commitsKept
+			if ring && (young || len(all)-i <= commitsLeast) {
+				want = append(want, e.took)
+			}
+		}
+		p50, p99 := c.quantiles(now)
+		below := func(d time.Duration) (atMost, less int) {
+			for _, x := range want {
+				if x <= d {
+					atMost++
+				}
+				if x < d {
+					less++
+				}
+			}
+			return atMost, less
+		}
+		for _, q := range []struct {
+			of      time.Duration
+			percent int
+		}{{p50, 50}, {p99, 99}} {
+			if atMost, less := below(q.of); 100*atMost < q.percent*len(want) || 100*less >= q.percent*len(want) {
+				t.Fatalf("%v is no p%d: %d of %d are at most that, %d less", q.of, q.percent, atMost, len(want), less)
+			}
+		}
+	})
+}

@@ -172,6 +172,7 @@ func proofLayers() []Layer {
 	out := []Layer{
 		{Path: "e2e/sim/trace", Kind: Simulation, May: cores},
 		{Path: "e2e/sim", Kind: Simulation, May: append(slices.Clone(cores), "e2e/sim/trace")},
+		{Path: "e2e/sim/migration", Kind: Simulation, May: cores},
 		{Path: "e2e/sim/report", Kind: Simulation, May: append(slices.Clone(cores), "e2e/sim", "e2e/sim/trace")},
 	}
 	for _, name := range []string{

@@ -161,7 +161,7 @@ func anyRules(t *rapid.T) placement.Rules {
 // of it is text of a bounded length.
 func TestClusterRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := anyClusterCommand(t)
+		c := rapid.OneOf(rapid.Custom(anyClusterCommand), rapid.Custom(anyMigrationCommand)).Draw(t, "command")
 		switch rapid.IntRange(0, 3).Draw(t, "form") {
 		case 0:
 			c = CreateTenant{Tenant: "a", Rules: anyRules(t)}
@@ -279,7 +279,7 @@ func TestRoles(t *testing.T) {
 
 // with returns the command of the corpus with a change.
 func with[C Command](name string, change func(*C)) Command {
-	c, ok := clusterCorpus()[name].(C)
+	c, ok := corpus()[name].(C)
 	if !ok {
 		panic(name)
 	}

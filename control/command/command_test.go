@@ -26,6 +26,7 @@ var rewrite = flag.Bool("rewrite", false, "add missing golden lines; an existing
 // corpus has one command of each form that was ever written. A form that is no longer written stays.
 func corpus() map[string]Command {
 	all := clusterCorpus()
+	maps.Copy(all, migrationCorpus())
 	maps.Copy(all, map[string]Command{
 		"create-tenant": CreateTenant{
 			Tenant: "acme", DisplayName: "Acme é", Weight: 2500, BacklogJobsMax: 1000, BacklogBytesMax: 1 << 40,
@@ -192,7 +193,7 @@ func maybe[T any](t *rapid.T, of *rapid.Generator[T]) *T { return rapid.Ptr(of, 
 
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := anyCommand(t)
+		c := rapid.OneOf(rapid.Custom(anyCommand), rapid.Custom(anyMigrationCommand)).Draw(t, "command")
 		data := Encode(c)
 		got, err := Decode(data)
 		if err != nil || !reflect.DeepEqual(got, c) {

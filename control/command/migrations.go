@@ -119,7 +119,7 @@ func checkOrder(order [2]cell.Class) error {
 func (c AdvanceMigration) check() error {
 	e := c.Event
 	switch {
-	case eventWord(e.Kind) == "":
+	case e.Kind < migrate.EventPass || e.Kind > migrate.EventEnd:
 		return &cell.FieldError{Field: "event", Problem: fmt.Sprintf("is of the kind %d, which is none", e.Kind), Remedy: "run the release that proposed it"}
 	case e.Class != 0 && !e.Class.Valid():
 		return &cell.FieldError{Field: "class", Problem: fmt.Sprintf("is %d", e.Class), Remedy: "name a class, or none where there is none to name"}
@@ -443,54 +443,6 @@ func setForgetMigration(c *ForgetMigration, f field) bool {
 	return true
 }
 
-// eventWord names a kind in the audit, where it must stay as it is; empty for what is none.
-func eventWord(k migrate.Kind) string {
-	switch k {
-	case migrate.EventPass:
-		return "pass"
-	case migrate.EventHold:
-		return "hold"
-	case migrate.EventResume:
-		return "resume"
-	case migrate.EventProgress:
-		return "progress"
-	case migrate.EventGates:
-		return "gates"
-	case migrate.EventFence:
-		return "fence"
-	case migrate.EventUnfence:
-		return "unfence"
-	case migrate.EventCommit:
-		return "commit"
-	case migrate.EventActivate:
-		return "activate"
-	case migrate.EventObserved:
-		return "observed"
-	case migrate.EventAllow:
-		return "allow"
-	case migrate.EventThrottle:
-		return "throttle"
-	case migrate.EventRestart:
-		return "restart"
-	case migrate.EventAbort:
-		return "abort"
-	case migrate.EventReverse:
-		return "reverse"
-	case migrate.EventReverseFence:
-		return "reverse-fence"
-	case migrate.EventReverseCommit:
-		return "reverse-commit"
-	case migrate.EventReverseActivate:
-		return "reverse-activate"
-	case migrate.EventComplete:
-		return "complete"
-	case migrate.EventEnd:
-		return "end"
-	default:
-		return ""
-	}
-}
-
 // byOperator reports whether a kind is one that an operator can ask for: what is audited whoever did it.
 func byOperator(k migrate.Kind) bool {
 	switch k {
@@ -518,7 +470,7 @@ func advanceDetail(c AdvanceMigration) []string {
 		class = c.Event.Class.String()
 	}
 	return []string{
-		word("event", eventWord(c.Event.Kind)), word("class", class), count("attempt", uint64(c.Event.Attempt)),
+		word("event", c.Event.Kind.String()), word("class", class), count("attempt", uint64(c.Event.Attempt)),
 		count("bytes_per_second", c.Event.BytesPerSecond), quoted("why", c.Event.Why),
 	}
 }

@@ -272,6 +272,16 @@ func (d *dialer) Replica(a state.Agent) fairleadv1connect.ReplicaServiceClient {
 
 // Tenancy implements controlserver.Dialer.
 func (d *dialer) Tenancy(id cell.ID, agents []state.Agent) fairleadv1connect.TenancyServiceClient {
+	return fairleadv1connect.NewTenancyServiceClient(&http.Client{Transport: d.cell(id, agents)}, "https://"+string(id), lineOptions()...)
+}
+
+// Lanes implements controlserver.Dialer. Every call of the service may be repeated.
+func (d *dialer) Lanes(id cell.ID, agents []state.Agent) fairleadv1connect.LaneServiceClient {
+	return fairleadv1connect.NewLaneServiceClient(&http.Client{Transport: d.cell(id, agents)}, "https://"+string(id), lineOptions()...)
+}
+
+// cell returns the way to whichever of a cell's agents leads.
+func (d *dialer) cell(id cell.ID, agents []state.Agent) http.RoundTripper {
 	way := d.ways.get("cell "+string(id), func() http.RoundTripper {
 		return newSeeker(d.lines, gateway.RoleCell, string(id), nil)
 	})
@@ -282,5 +292,5 @@ func (d *dialer) Tenancy(id cell.ID, agents []state.Agent) fairleadv1connect.Ten
 	if s, ok := way.(*seeker); ok {
 		way = s.among(places)
 	}
-	return fairleadv1connect.NewTenancyServiceClient(&http.Client{Transport: way}, "https://"+string(id), lineOptions()...)
+	return way
 }

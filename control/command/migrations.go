@@ -127,9 +127,10 @@ func (c AdvanceMigration) check() error {
 		return &cell.FieldError{
 			Field: "gates", Problem: fmt.Sprintf("has %d entries, of at most %d", len(e.Gates), migrate.GatesMax), Remedy: "leave the oldest out",
 		}
-	case e.Pause < 0 || e.BytesPerSecond < 0:
+	case e.Pause < 0 || e.Wait < 0 || e.BytesPerSecond < 0:
 		return &cell.FieldError{
-			Field: "event", Problem: fmt.Sprintf("has a pause of %v and %d bytes a second", e.Pause, e.BytesPerSecond), Remedy: "give amounts of 0 or more",
+			Field: "event", Problem: fmt.Sprintf("has a pause of %v, a wait of %v and %d bytes a second", e.Pause, e.Wait, e.BytesPerSecond),
+			Remedy: "give amounts of 0 or more",
 		}
 	}
 	for i, g := range e.Gates {
@@ -318,7 +319,10 @@ func eventBody(e migrate.Event) []byte {
 	if e.Progress != nil {
 		b = appendBytes(b, 12, progressBody(*e.Progress))
 	}
-	return appendNumber(b, 13, e.BytesPerSecond)
+	b = appendNumber(b, 13, e.BytesPerSecond)
+	b = appendUnsigned(b, 14, e.Floor[0])
+	b = appendUnsigned(b, 15, e.Floor[1])
+	return appendNumber(b, 16, int64(e.Wait))
 }
 
 func setEvent(e *migrate.Event, f field) bool {
@@ -360,6 +364,12 @@ func setEventRest(e *migrate.Event, f field) bool {
 		return setPart(e.Progress, f, setProgress)
 	case f.is(13, varint):
 		e.BytesPerSecond = int64(f.n)
+	case f.is(14, varint):
+		e.Floor[0] = cell.Epoch(f.n)
+	case f.is(15, varint):
+		e.Floor[1] = cell.Epoch(f.n)
+	case f.is(16, varint):
+		e.Wait = time.Duration(f.n)
 	default:
 		return false
 	}

@@ -42,6 +42,8 @@ func migrationCorpus() map[string]Command {
 			JobsTotal: 1, JobsCopied: 2, BytesCopied: 3, LagRecords: 4, LagBytes: 5, LagTime: 6, BytesPerSecond: 7, Throttled: true, At: 8,
 		}}),
 		"advance-migration-no-progress": advance(migrate.Event{Kind: migrate.EventProgress, Progress: &migrate.Progress{}}),
+		"advance-migration-staged":      advance(migrate.Event{Kind: migrate.EventPass, Floor: [2]cell.Epoch{1 << 33, 4}}),
+		"advance-migration-fence":       advance(migrate.Event{Kind: migrate.EventFence, Class: cell.ClassBatch, Wait: time.Second, Gates: gates[:1]}),
 		"advance-migration-throttle":    advance(migrate.Event{Kind: migrate.EventThrottle, BytesPerSecond: 1 << 20}),
 		"audited-migration":             Audited{Actor: "key_1", Command: advance(migrate.Event{Kind: migrate.EventAbort, Why: `not "now"`})},
 		"forget-migration":              ForgetMigration{ID: "m_1", Time: 21},
@@ -76,7 +78,8 @@ func anyMigrationCommand(t *rapid.T) Command {
 		e := migrate.Event{
 			Kind: migrate.Kind(rapid.Uint8().Draw(t, "kind")), Attempt: rapid.Uint32().Draw(t, "attempt"), Time: at, Actor: str.Draw(t, "actor"),
 			Why: str.Draw(t, "why"), Class: class(), Position: unsigned.Draw(t, "position"), Change: unsigned.Draw(t, "change"), Pause: span("pause"),
-			BytesPerSecond: num.Draw(t, "bytes"),
+			BytesPerSecond: num.Draw(t, "bytes"), Wait: span("wait"),
+			Floor: [2]cell.Epoch{cell.Epoch(unsigned.Draw(t, "floor")), cell.Epoch(unsigned.Draw(t, "floor"))},
 			Progress: maybe(t, rapid.Just(migrate.Progress{
 				JobsTotal: num.Draw(t, "total"), JobsCopied: num.Draw(t, "copied"), BytesCopied: num.Draw(t, "bytes"), LagRecords: num.Draw(t, "lag"),
 				LagBytes: num.Draw(t, "lag"), LagTime: span("lag"), BytesPerSecond: num.Draw(t, "rate"), Throttled: rapid.Bool().Draw(t, "throttled"), At: at,
@@ -131,6 +134,7 @@ func TestCheckMigration(t *testing.T) {
 		"event, no time":      {AdvanceMigration{ID: "m", Event: migrate.Event{Kind: migrate.EventPass}}, "time"},
 		"event, later class":  {AdvanceMigration{ID: "m", Event: migrate.Event{Kind: migrate.EventFence, Class: 3, Time: 1}}, "class"},
 		"event, pause":        {AdvanceMigration{ID: "m", Event: migrate.Event{Kind: migrate.EventActivate, Pause: -1, Time: 1}}, "event"},
+		"event, wait":         {AdvanceMigration{ID: "m", Event: migrate.Event{Kind: migrate.EventFence, Wait: -1, Time: 1}}, "event"},
 		"event, actor":        {AdvanceMigration{ID: "m", Event: migrate.Event{Kind: migrate.EventAbort, Actor: "\n", Time: 1}}, "actor"},
 		"event, why":          {AdvanceMigration{ID: "m", Event: migrate.Event{Kind: migrate.EventAbort, Why: longest + "x", Time: 1}}, "why"},
 		"progress":            {AdvanceMigration{ID: "m", Event: migrate.Event{Kind: migrate.EventProgress, Progress: &migrate.Progress{LagTime: -1}, Time: 1}}, "progress"},
@@ -183,7 +187,7 @@ func TestMigrationPartsRefused(t *testing.T) {
 		"huge verdict":    {TypeAdvanceMigration, event(appendBytes(nil, 11, appendVarint(nil, 2, 1<<9)))},
 		"text, a number":  {TypeAdvanceMigration, event(appendBytes(nil, 12, appendBytes(nil, 1, []byte("x"))))},
 		"later, progress": {TypeAdvanceMigration, event(appendBytes(nil, 12, appendVarint(nil, 10, 1)))},
-		"later, event":    {TypeAdvanceMigration, event(appendVarint(nil, 14, 1))},
+		"later, event":    {TypeAdvanceMigration, event(appendVarint(nil, 17, 1))},
 		"cut off":         {TypeAdvanceMigration, event([]byte{0x08})},
 		"later, forget":   {TypeForgetMigration, appendVarint(nil, 3, 1)},
 	} {
@@ -217,6 +221,46 @@ func TestAudits(t *testing.T) {
 	if byOperator(migrate.EventEnd + 1) {
 		t.Error("a kind that there is not can be asked for")
 	}
+}
+
+// Every field of what a command carries is written: one that package migrate gets is not forgotten here.
+func TestEveryFieldIsWritten(t *testing.T) {
+	start, event := StartMigration{}, migrate.Event{Progress: &migrate.Progress{}, Gates: []migrate.Gate{{}}}
+	fill(reflect.ValueOf(&start).Elem(), 1)
+	fill(reflect.ValueOf(&event).Elem(), 1)
+	for _, c := range []Command{start, AdvanceMigration{ID: "m", Expect: 1, Event: event}} {
+		got, err := Decode(Encode(c))
+		if err != nil || !reflect.DeepEqual(got, c) {
+			t.Errorf("%+v becomes %+v, %v", c, got, err)
+		}
+	}
+}
+
+// fill sets everything in v to what is not zero, and to what is next to it.
+func fill(v reflect.Value, n int) int {
+	switch v.Kind() { //nolint:exhaustive // those that there are
+	case reflect.Struct:
+		for i := range v.NumField() {
+			n = fill(v.Field(i), n)
+		}
+	case reflect.Array, reflect.Slice:
+		for i := range v.Len() {
+			n = fill(v.Index(i), n)
+		}
+	case reflect.Pointer:
+		return fill(v.Elem(), n)
+	case reflect.String:
+		v.SetString(strings.Repeat("x", n%50+1))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Uint8:
+		v.SetUint(uint64(n%2 + 1))
+	case reflect.Uint32, reflect.Uint64:
+		v.SetUint(uint64(n))
+	default:
+		v.SetInt(int64(n))
+	}
+	return n + 1
 }
 
 // A command keeps nothing of another's parts: what is decoded twice is two.

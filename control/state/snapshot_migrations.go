@@ -42,7 +42,10 @@ func appendMigration(b []byte, m Migration) []byte {
 	b = number(b, 24, m.Groups[0])
 	b = number(b, 25, m.Groups[1])
 	b = part(b, 26, appendUsed(nil, m.used[0]))
-	return part(b, 27, appendUsed(nil, m.used[1]))
+	b = part(b, 27, appendUsed(nil, m.used[1]))
+	b = number(b, 28, uint64(m.Retries))
+	b = number(b, 29, uint64(m.GatesAt))
+	return number(b, 30, uint64(m.Resumed))
 }
 
 func (s *State) restoreMigration(body []byte) error {
@@ -144,6 +147,12 @@ func restoreMark(m *Migration, num int, n uint64) bool {
 		m.EndNumber = n
 	case 24, 25:
 		m.Groups[num-24] = n
+	case 28:
+		m.Retries = uint32(n)
+	case 29:
+		m.GatesAt = cell.Instant(n)
+	case 30:
+		m.Resumed = cell.Instant(n)
 	default:
 		return false
 	}
@@ -224,7 +233,9 @@ func appendLane(b []byte, l migrate.Lane) []byte {
 	if l.Allowed {
 		b = number(b, 12, 1)
 	}
-	return b
+	b = number(b, 13, uint64(l.Staged))
+	b = number(b, 14, uint64(l.UnfencedAt))
+	return number(b, 15, uint64(l.Wait))
 }
 
 func restoreLane(l *migrate.Lane, body []byte) bool {
@@ -257,6 +268,12 @@ func restoreLane(l *migrate.Lane, body []byte) bool {
 		case 12:
 			l.Allowed = n == 1
 			return l.Allowed
+		case 13:
+			l.Staged = cell.Epoch(n)
+		case 14:
+			l.UnfencedAt = cell.Instant(n)
+		case 15:
+			l.Wait = time.Duration(n)
 		default:
 			return false
 		}

@@ -324,7 +324,12 @@ const (
 )
 
 func (f *waitFlags) add(cmd *cobra.Command, until string) {
-	f.timeout, f.interval = newDuration(cellWaitDefault), newDuration(cellWaitInterval)
+	f.addWith(cmd, until, cellWaitDefault, cellWaitInterval)
+}
+
+// addWith is add with other defaults.
+func (f *waitFlags) addWith(cmd *cobra.Command, until string, timeout, interval time.Duration) {
+	f.timeout, f.interval = newDuration(timeout), newDuration(interval)
 	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait until "+until)
 	cmd.Flags().Var(f.timeout, "timeout", "how long --wait waits")
 	cmd.Flags().Var(f.interval, "interval", "time between two looks of --wait")
@@ -342,22 +347,26 @@ func (f *waitFlags) check() error {
 	return errors.Join(errs...)
 }
 
-// untilCell looks at a cell until done says so. Each look that says something new is told on standard error. An interrupt, and the end of the time, end the
-// wait alone: again is the command that takes it up.
+// untilCell looks at a cell until done says so. Each look that says something new is told on standard error; with draw a terminal shows its lines in
+// place instead. An interrupt, and the end of the time, end the wait alone: again is the command that takes it up.
 func (a *app) untilCell(
-	ctx context.Context, s *session, f *waitFlags, name, again string, done func(*fairleadv1.Cell) (text string, ok bool),
+	ctx context.Context, s *session, f *waitFlags, name, again string, done func(*fairleadv1.Cell) (text string, ok bool), draw func(context.Context) []string,
 ) (*fairleadv1.Cell, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout.d, errWaited)
 	defer cancel()
-	last := ""
+	last, b := "", a.newBlock()
 	for {
 		resp, err := call(ctx, s, "look at the cell "+name, s.cells.GetCell, &fairleadv1.GetCellRequest{Name: name})
 		if err == nil {
 			text, ok := done(resp.GetCell())
-			if text != last {
-				a.sayf("%s  %s: %s", a.now().UTC().Format(time.TimeOnly), output.Safe(name), text)
-				last = text
+			line := output.Safe(name) + ": " + text
+			switch {
+			case draw != nil && a.talks:
+				b.show(text, line, append([]string{line}, draw(ctx)...))
+			case text != last:
+				b.tell(text, line)
 			}
+			last = text
 			if ok {
 				return resp.GetCell(), nil
 			}
@@ -400,7 +409,7 @@ func (a *app) cellDrainCommand() *cobra.Command {
 			if f.wait {
 				c, err = a.untilCell(cmd.Context(), s, &f, args[0], "fairlead cell drain "+args[0]+" --wait", func(c *fairleadv1.Cell) (string, bool) {
 					return fmt.Sprintf("%s, %.0f jobs are left", phaseText(c), c.GetLoad().GetJobs()), c.GetLoad().GetJobs() == 0
-				})
+				}, nil)
 				if err != nil {
 					return err
 				}
@@ -439,15 +448,16 @@ func (a *app) cellUndrainCommand() *cobra.Command {
 
 func (a *app) cellEvacuateCommand() *cobra.Command {
 	var f waitFlags
-	var dryRun, yes bool
+	var dryRun, yes, watch bool
 	cmd := &cobra.Command{
 		Use: "evacuate CELL", Short: "Move every tenant off a cell",
-		Long: `Evacuate cordons a cell and plans a move for each of its tenants. Tenants without anything in the cell are moved at once; those with jobs need a
-migration each. It asks first; --dry-run shows the plan and changes nothing. With --wait it returns once the cell has no tenant.`,
-		Example: "  fairlead cell evacuate cell-a --dry-run\n  fairlead cell evacuate cell-a --yes --wait",
-		Args:    arguments(false, "CELL"), ValidArgsFunction: cobra.NoFileCompletions,
+		Long: `Evacuate cordons a cell and moves each of its tenants. Tenants without anything in the cell are moved at once; those with jobs by a migration each, in
+the order of their priorities, a few at a time. It asks first; --dry-run shows the plan and changes nothing. With --wait it returns once the
+cell has no tenant, and with --watch it shows the migrations meanwhile.`,
+		Example: "  fairlead cell evacuate cell-a --dry-run\n  fairlead cell evacuate cell-a --yes --watch",
+		Args:    arguments(false, "CELL"), ValidArgsFunction: a.completeOne(a.cellNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := errors.Join(checkCells(args), f.check(), exclusive(cmd, "dry-run", "wait")); err != nil {
+			if err := errors.Join(checkCells(args), f.check(), exclusive(cmd, "dry-run", "wait"), exclusive(cmd, "dry-run", "watch")); err != nil {
 				return err
 			}
 			if !dryRun {
@@ -459,24 +469,32 @@ migration each. It asks first; --dry-run shows the plan and changes nothing. Wit
 			if err != nil {
 				return err
 			}
-			return a.evacuate(cmd.Context(), s, a.printer(l), &f, args[0], dryRun)
+			f.wait = f.wait || watch
+			return a.evacuate(cmd.Context(), s, a.printer(l), &f, args[0], dryRun, watch)
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the plan, and change nothing")
 	yesFlag(cmd, &yes)
 	f.add(cmd, "it has no tenant left")
+	cmd.Flags().BoolVar(&watch, "watch", false, "wait, and show the migrations that are under way")
 	return cmd
 }
 
-func (a *app) evacuate(ctx context.Context, s *session, p *output.Printer, f *waitFlags, name string, dryRun bool) error {
+func (a *app) evacuate(ctx context.Context, s *session, p *output.Printer, f *waitFlags, name string, dryRun, watch bool) error {
 	resp, err := call(ctx, s, "evacuate the cell "+name, s.cells.EvacuateCell, &fairleadv1.EvacuateCellRequest{Name: name, DryRun: dryRun})
 	if err != nil {
 		return err
 	}
 	if f.wait {
-		resp.Cell, err = a.untilCell(ctx, s, f, name, "fairlead cell evacuate "+name+" --yes --wait", func(c *fairleadv1.Cell) (string, bool) {
-			return fmt.Sprintf("%s, %d tenants are left", phaseText(c), c.GetTenants()), c.GetTenants() == 0
-		})
+		again := "fairlead cell evacuate " + name + " --yes --wait"
+		var moving evacuation
+		if watch {
+			moving = evacuation{app: a, session: s, cell: name}
+			again = "fairlead cell evacuate " + name + " --yes --watch"
+		}
+		resp.Cell, err = a.untilCell(ctx, s, f, name, again, func(c *fairleadv1.Cell) (string, bool) {
+			return fmt.Sprintf("%s, %d tenants are left%s", phaseText(c), c.GetTenants(), moving.tell(ctx)), c.GetTenants() == 0
+		}, moving.draw())
 		if err != nil {
 			return err
 		}

@@ -157,6 +157,7 @@ type session struct {
 	cells         fairleadv1connect.CellServiceClient
 	placement     fairleadv1connect.PlacementServiceClient
 	audit         fairleadv1connect.AuditServiceClient
+	migrations    fairleadv1connect.MigrationServiceClient
 
 	id      target
 	timeout time.Duration
@@ -198,6 +199,7 @@ func (a *app) dialCell(l *config.Loaded, r role, cellName string) (*session, err
 		cells:         fairleadv1connect.NewCellServiceClient(conn.HTTP, conn.URL, opts...),
 		placement:     fairleadv1connect.NewPlacementServiceClient(conn.HTTP, conn.URL, opts...),
 		audit:         fairleadv1connect.NewAuditServiceClient(conn.HTTP, conn.URL, opts...),
+		migrations:    fairleadv1connect.NewMigrationServiceClient(conn.HTTP, conn.URL, opts...),
 		id:            id,
 		timeout:       l.Config.Client.RequestTimeout,
 	}, nil

@@ -40,6 +40,7 @@ type fakeServer struct {
 	agents  map[string]bool
 	away    int
 	cluster *fakeCluster
+	moves   *fakeMigrations
 }
 
 // fakeTime is when everything in a fake server happened.
@@ -57,6 +58,8 @@ func newFakeServer() *fakeServer {
 	mux.Handle(fairleadv1connect.NewWorkerServiceHandler(f, opts))
 	f.cluster = newFakeCluster(f)
 	f.cluster.mount(mux, opts)
+	f.moves = &fakeMigrations{f: f}
+	f.moves.mount(mux, opts)
 	f.Server = httptest.NewUnstartedServer(mux)
 	f.Config.Protocols = &http.Protocols{}
 	f.Config.Protocols.SetHTTP1(true)

@@ -49,7 +49,7 @@ fairlead.yaml or the environment: --addr is also FAIRLEAD_ADDR. See: fairlead co
 		groupWork: {a.jobCommand(), a.workerCommand()},
 		groupOperate: {
 			a.organizationCommand(), a.tenantCommand(), a.keyCommand(), a.statusCommand(), a.planCommand(), a.simCommand(), a.clusterCommand(), a.cellCommand(),
-			a.placementCommand(), a.auditCommand(),
+			a.placementCommand(), a.migrateCommand(), a.auditCommand(),
 		},
 		groupSetup: {
 			a.demoCommand(), a.demoServerCommand(), a.demoWorkerCommand(), a.demoMemberCommand(), a.devCommand(), a.agentCommand(), a.tlsCommand(),

@@ -9,6 +9,7 @@ import (
 type book struct {
 	lane    cell.Lane
 	retries float64 // that the lane has earned
+	mode    cell.Mode
 
 	// Of the entry being sealed: the live jobs it adds to the lane with their bytes, whether it charges the lane, and whether it lists it.
 	jobs, bytes     int64
@@ -103,6 +104,9 @@ func halved(logged, now cell.LaneAccount) bool {
 
 // logLane logs the lane's account, if it is such, against that in the log, that it should be.
 func (l *Leader) logLane(lane *engine.Lane, should func(logged, now cell.LaneAccount) bool) {
+	if lane.Mode != cell.ModeOpen {
+		return // where it stands is what it stood at when it was fenced
+	}
 	a := l.sched.LaneAccount(lane.ID)
 	if should(lane.Account, a) {
 		l.draft.entry.Accounts = append(l.draft.entry.Accounts, engine.AccountFact{Lane: lane.ID, Account: a})

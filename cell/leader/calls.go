@@ -91,6 +91,7 @@ func (l *Leader) sealSubmit(c *Call, s *Submit) verdict {
 			return partly
 		}
 		f := &s.Items[s.next]
+		f.Epoch = s.Epochs.of(f.Class)
 		b := l.book(cell.Lane{Tenant: f.Tenant, Class: f.Class})
 		if d.keyTaken(b, f.Spec.Key) {
 			return deferred
@@ -111,8 +112,8 @@ func (l *Leader) sealSubmit(c *Call, s *Submit) verdict {
 
 // refusal completes the result of a submission that is not logged.
 func (l *Leader) refusal(b *book, r engine.Result) engine.Result {
-	if r.Err == nil {
-		return r
+	if r.Err == nil || errors.As(r.Err, new(*engine.LaneError)) {
+		return r // its lane's home takes it
 	}
 	l.rejected++
 	if limit := (*cell.LimitError)(nil); errors.As(r.Err, &limit) {
@@ -173,13 +174,15 @@ func (l *Leader) sealCancel(c *Call, x *Cancel) verdict {
 	case j == nil:
 		x.Result = engine.Result{JobID: x.JobID, Err: engine.ErrJobUnknown}
 		return l.finishIdle(c)
+	case l.refused(&x.Result, j, x.Epochs):
+		return l.finishIdle(c)
 	case j.State.Ended():
 		x.Result = engine.Result{JobID: j.ID, State: j.State, Duplicate: true}
 		return l.finishIdle(c)
 	case !d.claim(x.JobID):
 		return deferred
 	}
-	f := &engine.CancelFact{ID: x.JobID, Tenant: x.Tenant}
+	f := &engine.CancelFact{ID: x.JobID, Tenant: x.Tenant, Epoch: x.Epochs.of(j.Lane.ID.Class)}
 	if le := l.leases.get(x.JobID); le != nil && !le.revoked {
 		f.Charged = l.settle(le, le.elapsed(d.now), nil)
 		l.revoke(le)
@@ -187,6 +190,15 @@ func (l *Leader) sealCancel(c *Call, x *Cancel) verdict {
 	l.sched.Remove(x.JobID)
 	d.add(f, factBytes, ref{call: c})
 	return sealed
+}
+
+// refused says in a result why a job's lane takes nothing of a caller who knows those epochs; false when it does.
+func (l *Leader) refused(r *engine.Result, j *engine.Job, known Epochs) bool {
+	err := j.Lane.CheckLane(known.of(j.Lane.ID.Class))
+	if err != nil {
+		*r = engine.Result{JobID: j.ID, Err: err}
+	}
+	return err != nil
 }
 
 func (l *Leader) sealRetry(c *Call, x *Retry) verdict {
@@ -198,6 +210,7 @@ func (l *Leader) sealRetry(c *Call, x *Retry) verdict {
 	if j != nil {
 		b = l.book(j.Lane.ID)
 		extra = d.extra(b)
+		f.Epoch = x.Epochs.of(j.Lane.ID.Class)
 	}
 	if x.Result = l.state.PrecheckRetry(f, extra); x.Result.Err != nil {
 		return l.finishIdle(c)
@@ -330,6 +343,8 @@ func (l *Leader) settleFact(r ref, result *engine.Result) error {
 		if c.pending == 0 && c.Policy.next == c.Policy.len() {
 			l.finish(c)
 		}
+	default:
+		unexpected = l.settleMove(c, result)
 	}
 	return unexpected
 }

@@ -32,6 +32,7 @@ func (l *Leader) check() error {
 	l.checkSessions(&f)
 	l.checkHeld(&f)
 	l.checkPolls(&f)
+	l.checkLanes(&f)
 	for i, le := range l.leases.heap {
 		if le.index != i || i > 0 && le.expires < l.leases.heap[(i-1)/2].expires {
 			f.add("the lease of %v is out of order", le.job)
@@ -42,7 +43,7 @@ func (l *Leader) check() error {
 
 // checkJobs compares what waits and what is leased with the state.
 func (l *Leader) checkJobs(f *faults) {
-	ready := 0
+	ready, away := 0, 0
 	l.state.Jobs(func(j *engine.Job) bool {
 		le := l.leases.get(j.ID)
 		waits := l.sched.Waits(j.ID)
@@ -51,16 +52,26 @@ func (l *Leader) checkJobs(f *faults) {
 			f.add("%v is %v, and waits in the scheduler: %v", j.ID, j.State, waits)
 		}
 		switch {
-		case j.State == engine.Leased && (le == nil || le.token != j.Lease.Token):
-			f.add("%v is leased, and the leader has no such lease", j.ID)
-		case j.State != engine.Leased && le != nil && !le.revoked:
-			f.add("%v is %v, and the leader has a lease of it", j.ID, j.State)
+		case j.State == engine.Leased && here(j.Lane.Mode):
+			if le == nil || le.token != j.Lease.Token {
+				f.add("%v is leased, and the leader has no such lease", j.ID)
+			}
+		case le != nil && !le.revoked:
+			f.add("%v is %v in a lane that is %v, and the leader has a lease of it", j.ID, j.State, j.Lane.Mode)
+		case j.State == engine.Leased:
+			if _, known := l.moves.away[j.ID]; !known {
+				f.add("%v is leased in a lane that is %v, and the leader does not know it", j.ID, j.Lane.Mode)
+			}
+			away++
 		}
 		if waits {
 			ready++
 		}
 		return true
 	})
+	if away != len(l.moves.away) {
+		f.add("%d jobs are leased in lanes that are not the cell's, and %d are known", away, len(l.moves.away))
+	}
 	if ready != l.sched.Len() {
 		f.add("%d jobs wait in the scheduler, %d of them are in the state", l.sched.Len(), ready)
 	}
@@ -102,6 +113,32 @@ func (l *Leader) checkSessions(f *faults) {
 	for _, c := range cell.Classes() {
 		if u := l.sched.Use(c).Used; u != held[c.Index()] {
 			f.add("%v uses %d, and %d of its leases live", c, u, held[c.Index()])
+		}
+	}
+}
+
+// checkLanes compares what is kept of lanes with what they do, and what bounds their tenants' keys with the state.
+func (l *Leader) checkLanes(f *faults) {
+	for _, lane := range l.state.Lanes() {
+		mode := cell.ModeOpen
+		if b := l.books[lane.ID]; b != nil {
+			mode = b.mode
+		}
+		if suspended := l.sched.Suspended(lane.ID); mode != lane.Mode || suspended != (mode != cell.ModeOpen) {
+			f.add("lane %v is %v, the leader has it as %v, and in the scheduler it is suspended: %v", lane.ID, lane.Mode, mode, suspended)
+		}
+	}
+	for _, le := range l.leases.heap {
+		fenced := le.book.mode == cell.ModeFenced
+		if le.frozen != (fenced && !le.revoked) || le.frozen != (le.expires == never) {
+			f.add("the lease of %v, revoked %v, is frozen %v in a lane that is %v, and expires at %d", le.job, le.revoked, le.frozen, le.book.mode, le.expires)
+		}
+	}
+	for _, t := range l.state.Tenants() {
+		for key, most := range l.boundsOf(t.Policy.Tenant) { // order-free: faults of each
+			if bound, _, ok := t.Concurrency(key); ok && bound != most {
+				f.add("key %q of tenant %s is bound by %d, and by %d in the scheduler", key, t.Policy.Tenant, bound, most)
+			}
 		}
 	}
 }
@@ -163,8 +200,14 @@ func (l *Leader) checkHeld(f *faults) {
 				f.add("jobs of %s of tenant %s are estimated at %+v, and the scheduler has %+v", op, id, e, known)
 			}
 		}
-		if t.Held() != live[id] {
-			f.add("tenant %s has %d leases in the state, and %d live ones", id, t.Held(), live[id])
+		elsewhere := int64(0) // that live on where their lanes are
+		for _, c := range cell.Classes() {
+			if lane := t.Lane(c); !here(lane.Mode) {
+				elsewhere += lane.Count(engine.Leased)
+			}
+		}
+		if t.Held() != live[id]+elsewhere {
+			f.add("tenant %s has %d leases in the state, %d live ones and %d elsewhere", id, t.Held(), live[id], elsewhere)
 		}
 	}
 	for k, n := range keys { // order-free: faults of each

@@ -31,12 +31,14 @@ const (
 	ReasonHeldBack          Reason = 14 // idle room is held back for the other class
 	ReasonReservation       Reason = 15 // tenants below their reservation go first
 	ReasonStopping          Reason = 16 // its last worker has been told to stop, and has yet to
+	ReasonMoving            Reason = 17 // its lane is not open here; the API has none of this: who asks is sent to where the lane is
 )
 
 func (r Reason) String() string {
 	names := [...]string{
 		"", "ended", "running", "not-before", "back-off", "no worker", "class slots", "own queue", "turn", "running cap", "concurrency key", "start rate",
 		"limit", "organization's limit", "held back", "reservation", "stopping",
+		"moving",
 	}
 	if r >= 1 && int(r) < len(names) {
 		return names[r]
@@ -126,6 +128,9 @@ func (l *Leader) explainReady(x *Explanation, now cell.Instant) {
 	case sched.ReasonStopping:
 		x.Reason = ReasonStopping
 		x.Message = fmt.Sprintf("worker %q has been told to stop it, and has yet to: it starts again after that", x.Job.Lease.Worker)
+	case sched.ReasonSuspended:
+		x.Reason = ReasonMoving
+		x.Message = fmt.Sprintf("its lane is %v in this cell: it runs where the lane is open", x.Job.Lane.Mode)
 	case sched.ReasonNoOffer:
 		x.Reason = ReasonNoWorker
 		x.Message = noWorker(op, &w)

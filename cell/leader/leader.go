@@ -24,6 +24,7 @@ type Leader struct {
 	leases              leaseTable
 	books               map[cell.Lane]*book
 	debts               debts
+	moves               moves
 	recalled            []cell.JobID // to be taken back for another class, once their grants are committed
 	drain               drainRate
 
@@ -56,7 +57,8 @@ func New(cfg Config, state *engine.State, now cell.Instant) (*Leader, error) {
 	}
 	l := &Leader{
 		cfg: cfg, state: state, sched: s, sessions: map[SessionID]*session{}, tenantSessions: map[cell.TenantID]int{},
-		leases: newLeaseTable(), books: map[cell.Lane]*book{}, debts: debts{in: map[debtor]struct{}{}}, last: now,
+		leases: newLeaseTable(), books: map[cell.Lane]*book{}, debts: debts{in: map[debtor]struct{}{}},
+		moves: moves{away: map[cell.JobID]struct{}{}}, last: now,
 	}
 	l.draft.reset(now, now, 0)
 	if err := l.fill(now); err != nil {
@@ -77,7 +79,11 @@ func (l *Leader) fill(now cell.Instant) error {
 		case engine.Ready:
 			_, err = l.sched.Add(l.itemOf(j))
 		case engine.Leased:
-			l.adopt(j, now)
+			if here(j.Lane.Mode) {
+				l.adopt(j, now)
+			} else {
+				l.moves.away[j.ID] = struct{}{}
+			}
 		case engine.Delayed, engine.Succeeded, engine.Failed, engine.Cancelled, engine.Expired, engine.Quarantined:
 		}
 		return err == nil
@@ -113,11 +119,15 @@ func (l *Leader) fillPolicies() error {
 		}
 		for _, c := range cell.Classes() {
 			lane := t.Lane(c)
+			if lane.Mode != cell.ModeOpen {
+				l.sched.Suspend(lane.ID)
+				l.book(lane.ID).mode = lane.Mode
+			}
 			if lane.Account == (cell.LaneAccount{}) {
 				continue
 			}
 			l.sched.RestoreLane(lane.ID, lane.Account)
-			if owes(lane.Account) {
+			if lane.Mode == cell.ModeOpen && owes(lane.Account) {
 				l.debts.owe(debtor{lane: lane.ID})
 			}
 		}
@@ -161,7 +171,11 @@ func boundsNow(t *engine.Tenant, keys []cell.ConcurrencyKey) []cell.ConcurrencyK
 }
 
 // Enqueue takes a call in; Seal deals with it.
-func (l *Leader) Enqueue(c *Call) { l.calls = append(l.calls, c) }
+func (l *Leader) Enqueue(c *Call) {
+	if !l.moves.enqueue(c) {
+		l.calls = append(l.calls, c)
+	}
+}
 
 // Abandon tells the leader that nobody waits for a poll any more. What it was granted meanwhile goes back free when its session cannot be
 // given it again.
@@ -196,6 +210,15 @@ func (l *Leader) Seal(now cell.Instant, seed uint64) (*engine.Entry, []*Call) {
 		l.inFlight = true
 		return d.entry, d.done
 	}
+	if l.sealTurn() {
+		l.inFlight = true
+		return d.entry, d.done
+	}
+	if l.moves.crowded {
+		l.sealCopies()
+		l.inFlight, l.more = true, true
+		return d.entry, d.done
+	}
 	l.sealCalls()
 	l.expireLeases() // after the calls: an outcome that came in time counts
 	l.chargeOverruns()
@@ -205,6 +228,7 @@ func (l *Leader) Seal(now cell.Instant, seed uint64) (*engine.Entry, []*Call) {
 	l.closePolls(&l.privatePolls)
 	l.sweepSessions()
 	l.account()
+	l.sealCopies()
 	if d.entry.Empty() {
 		if at := l.state.NextTimer(); at == 0 || at > d.entry.Time {
 			return nil, d.done
@@ -250,6 +274,9 @@ func (l *Leader) Applied(now cell.Instant, a engine.Applied) ([]*Call, error) {
 			refused = fmt.Errorf("fact %d, %T: %w", i, d.entry.Facts[i], err)
 		}
 	}
+	if err := l.follow(now, &a); err != nil && refused == nil {
+		refused = err
+	}
 	for _, j := range a.Woken {
 		l.more = true
 		if _, err := l.sched.Add(l.itemOf(j)); err != nil && refused == nil {
@@ -287,7 +314,7 @@ func (l *Leader) Failed(err error) []*Call {
 	for _, c := range l.draft.answer {
 		fail(c)
 	}
-	for _, c := range l.calls {
+	for _, c := range slices.Concat(l.calls, l.moves.turns, l.moves.copies) {
 		fail(c)
 	}
 	for _, polls := range []*pollList{&l.polls, &l.privatePolls} {
@@ -296,14 +323,14 @@ func (l *Leader) Failed(err error) []*Call {
 		}
 		*polls = pollList{}
 	}
-	l.calls = nil
+	l.calls, l.moves.turns, l.moves.copies = nil, nil, nil
 	return done
 }
 
 // Wake returns when Seal should be called again even if nothing comes in; 0 for never. A time that has passed means at once, after the entry
 // in flight if there is one.
 func (l *Leader) Wake() cell.Instant {
-	if l.more || len(l.calls) > 0 {
+	if l.more || len(l.calls)+len(l.moves.turns)+len(l.moves.copies) > 0 {
 		return l.last
 	}
 	at := l.state.NextTimer()

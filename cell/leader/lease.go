@@ -2,6 +2,7 @@ package leader
 
 import (
 	"container/heap"
+	"math"
 	"time"
 
 	"github.com/fairlead/fairlead/cell"
@@ -26,6 +27,7 @@ type lease struct {
 	undelivered bool // whoever was granted it went away before the answer, and was not given it again
 	revoked     bool // it is over without the worker's doing: the worker has yet to stop
 	void        bool // the state did not grant it
+	frozen      bool // its lane is fenced: its time stands still until it is decided whose it is
 
 	index int // in the heap
 	at    int // in the session's held
@@ -59,17 +61,21 @@ func (t *leaseTable) remove(le *lease) {
 	heap.Remove(&t.heap, le.index)
 }
 
+// due returns when the first lease expires, 0 for never.
 func (t *leaseTable) due() cell.Instant {
-	if len(t.heap) == 0 {
+	if len(t.heap) == 0 || t.heap[0].expires == never {
 		return 0
 	}
 	return t.heap[0].expires
 }
 
+// never is when a lease expires that is frozen.
+const never cell.Instant = math.MaxInt64
+
 // graceAll gives every lease its full duration from now.
 func (t *leaseTable) graceAll(now cell.Instant) {
 	for _, le := range t.heap {
-		if !le.undelivered {
+		if !le.undelivered && !le.frozen {
 			le.expires = max(le.expires, now.Add(le.duration))
 		}
 	}
@@ -127,8 +133,13 @@ func (l *Leader) adopt(j *engine.Job, now cell.Instant) {
 		private: j.Lease.Private, charged: j.Lease.Charged, granted: min(now, j.LeasedAt), duration: j.Lease.Duration,
 		expires: now.Add(j.Lease.Duration),
 	}
+	if le.frozen = j.Lane.Mode == cell.ModeFenced; le.frozen {
+		le.expires = never
+	}
 	l.hold(le)
-	l.resize(s, s.slots+1, 0)
+	if !s.polled {
+		l.resize(s, s.slots+1, 0)
+	}
 	l.sched.Hold(sched.Held{
 		Job: j.ID, Lane: j.Lane.ID, Operation: j.Spec.Operation, Keys: boundsNow(j.Lane.Tenant, j.Spec.Keys), Seq: j.Seq, Private: le.private,
 		Tier: tree.Tier(j.Lease.Tier), Charged: le.charged, Granted: le.granted, Preemptible: j.Spec.Preemptible,
@@ -158,9 +169,12 @@ func (l *Leader) end(le *lease) {
 	}
 }
 
-// extend gives a lease its full duration from now.
+// extend gives a lease its full duration from now; that of one which is frozen does not pass.
 func (l *Leader) extend(le *lease) {
 	le.undelivered = false
+	if le.frozen {
+		return
+	}
 	le.expires = l.draft.now.Add(le.duration)
 	l.leases.fix(le)
 }
@@ -227,6 +241,8 @@ func (l *Leader) preempt() {
 		switch le := l.leases.get(id); {
 		case le == nil || le.revoked:
 			// It is over, or on its way out, already.
+		case le.frozen:
+			l.recalled = append(l.recalled, id) // it is looked at again when the lane is open
 		case le.token.Attempt == 0: // granted by this very entry
 			l.recalled, l.more = append(l.recalled, id), true
 		default:
@@ -262,7 +278,7 @@ func (l *Leader) takeBack(le *lease) {
 func (l *Leader) expireLeases() {
 	d := &l.draft
 	for range l.cfg.GrantsPerEntryMax {
-		if l.leases.len() == 0 || l.leases.due() > d.now {
+		if at := l.leases.due(); at == 0 || at > d.now {
 			return
 		}
 		le := l.leases.first()
@@ -304,7 +320,7 @@ func (l *Leader) lostTogether() bool {
 	now := l.draft.now
 	lost, all := 0, 0
 	for _, le := range l.leases.heap {
-		if le.revoked || le.undelivered {
+		if le.revoked || le.undelivered || le.frozen {
 			continue
 		}
 		all++

@@ -140,6 +140,9 @@ func (l *Leader) undelivered(p *Poll, now cell.Instant) {
 			continue
 		}
 		le.undelivered = true
+		if le.frozen {
+			continue
+		}
 		le.expires = now // taken back with the next entry
 		if p.Sequence > 0 {
 			le.expires = now.Add(min(le.duration, repeatGrace))
@@ -180,7 +183,7 @@ func (l *Leader) reconcile(s *session, p *Poll) {
 		}
 		_, named := has[LeaseRef{JobID: le.job, Token: le.token}]
 		switch {
-		case !answered || le.sequence == 0 || named:
+		case !answered || le.sequence == 0 || named || le.frozen:
 		case le.revoked:
 			l.end(le)
 		default:

@@ -65,11 +65,14 @@ func (l *Leader) beginReport(r *Report) {
 	}
 	for _, x := range r.Extensions {
 		le := l.leases.get(x.JobID)
-		if le == nil || le.token != x.Token || le.session != s || le.revoked {
+		switch {
+		case le != nil && le.token == x.Token && le.session == s && !le.revoked:
+			l.extend(le)
+		case l.elsewhere(r.Session.Tenant, x):
+			r.Elsewhere = append(r.Elsewhere, x)
+		default:
 			r.Cancels = append(r.Cancels, x)
-			continue
 		}
-		l.extend(le)
 	}
 }
 
@@ -77,6 +80,11 @@ func (l *Leader) sealOutcome(c *Call, r *Report, o *Outcome) {
 	d := &l.draft
 	f := &engine.OutcomeFact{
 		ID: o.JobID, Token: o.Token, Kind: o.Kind, Result: o.Result, Error: o.Error,
+	}
+	if r.Epochs != (Epochs{}) {
+		if j := l.state.Job(o.JobID); j != nil {
+			f.Epoch = r.Epochs.of(j.Lane.ID.Class)
+		}
 	}
 	le := l.leases.get(o.JobID)
 	if le != nil && le.token != o.Token {

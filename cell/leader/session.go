@@ -18,6 +18,7 @@ type session struct {
 	group      cell.WorkerGroup
 	offer      sched.OfferID
 	offered    bool
+	polled     bool // its slots are what it said
 	classes    [2]bool
 	slots      int64
 	prefetch   int64
@@ -58,7 +59,7 @@ func (l *Leader) session(p *Poll) (*session, error) {
 		return nil, err
 	}
 	l.enter(s)
-	s.seen = l.draft.now
+	s.seen, s.polled = l.draft.now, true
 	s.worker, s.operations, s.group, s.duration = p.Worker, p.Operations, p.Group, max(p.LeaseDuration, time.Millisecond)
 	slots := min(p.Slots, l.cfg.RoomMax)
 	if prefetch := min(p.Prefetch, l.cfg.RoomMax-slots); s.slots != slots || s.prefetch != prefetch {

@@ -111,31 +111,3 @@ func (f *front) sleepers(st *strand) {
 func (f *front) full(st *strand) bool {
 	return slices.ContainsFunc(st.keys[:], func(k *key) bool { return k != nil && k.held+f.taken[k] >= k.max })
 }
-
-// Backlog returns about what everything that waits in a lane costs together: of each operation as many times what a job is expected to cost as there
-// are, or where nothing was learned what its next one declares. Under FIFO it counts only what stands aside.
-func (s *Scheduler) Backlog(id cell.Lane) cell.Cost {
-	t := s.tenantOf(id.Tenant)
-	if t == nil || t.lanes[id.Class.Index()] == nil {
-		return 0
-	}
-	total := cell.Cost(0)
-	for _, q := range t.lanes[id.Class.Index()].queues {
-		seed := s.cfg.CostDefault
-		for _, st := range []*strand{q.bare.first(), q.awake.first()} {
-			if st != nil && st.head().Cost > 0 {
-				seed = st.head().Cost
-			}
-		}
-		total += cell.Cost(q.size) * min(t.estimate(q.operation.name).Of(seed), cell.CostMax)
-	}
-	return total
-}
-
-// first returns the strand where it has jobs, and else nil.
-func (st *strand) first() *strand {
-	if st.jobs.len() == 0 {
-		return nil
-	}
-	return st
-}

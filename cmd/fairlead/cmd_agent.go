@@ -77,6 +77,7 @@ func addAgentFlags(cmd *cobra.Command) {
 	f.String("policy", d.Policy, "scheduling `policy` of a cell: "+strings.Join(config.Policies(), ", ")+", or a policy file")
 	f.Var(newDuration(d.KeysStaleMax), "keys-stale-max", "how long keys that are known are served while control is away")
 	f.Var(newDuration(d.ParkMax), "park-max", "how long a request waits for a cell without a leader")
+	f.Bool("whales-auto", false, "begin by itself to move a tenant that is too large for a pool to a dedicated cell of its own; for the role control")
 	f.Var(newEnum(d.LogLevel, config.LogLevels()), "log-level", "least `level` that is logged: "+strings.Join(config.LogLevels(), ", "))
 	f.Var(newEnum(d.LogFormat, config.LogFormats()), "log-format", "`format` of the log: "+strings.Join(config.LogFormats(), ", "))
 	keys := make(map[string]string)
@@ -86,6 +87,7 @@ func addAgentFlags(cmd *cobra.Command) {
 	} {
 		keys[name] = "agent." + name
 	}
+	keys["whales-auto"] = "agent.whales.auto"
 	bind(f, keys)
 	must(cmd.RegisterFlagCompletionFunc("policy", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return config.Policies(), cobra.ShellCompDirectiveDefault // and files

@@ -53,10 +53,19 @@ type Agent struct {
 	KeysStaleMax time.Duration `mapstructure:"keys-stale-max"`
 	// ParkMax is how long a gateway holds a request whose cell has no leader. Default 5 s.
 	ParkMax time.Duration `mapstructure:"park-max"`
+	// Whales says what control does about tenants that are too large for a pool. For the role control.
+	Whales Whales `mapstructure:"whales"`
 	// LogLevel is the least level that is logged. Default info.
 	LogLevel string `mapstructure:"log-level"`
 	// LogFormat is text or json. Default text.
 	LogFormat string `mapstructure:"log-format"`
+}
+
+// Whales says what control does about tenants that are too large for a pool.
+type Whales struct {
+	// Auto lets control begin a migration by itself for a tenant that placement calls a whale, when an open dedicated cell is its own and nothing is in
+	// it. Otherwise it proposes it in fairlead placement plan. Default false.
+	Auto bool `mapstructure:"auto"`
 }
 
 // The defaults and bounds of an agent.
@@ -173,6 +182,9 @@ func (a Agent) Validate() []Fault {
 		faults = append(faults, f...)
 	} else if a.Policy != DefaultPolicy {
 		faults = append(faults, faultf("agent.policy", remedyOnlyCell, "is %.100q for the role %.40s", a.Policy, a.Role))
+	}
+	if a.Whales.Auto && slices.Contains([]string{roleCell, roleGateway}, a.Role) {
+		faults = append(faults, faultf("agent.whales.auto", "leave it out, or use the role control", "is true for the role %s", a.Role))
 	}
 	return append(faults, validateLog("agent", a.LogLevel, a.LogFormat)...)
 }
@@ -345,15 +357,18 @@ func ReloadKeys() []string { return []string{"agent.control", "agent.gossip-seed
 func (a Agent) Reload(next Agent) (Agent, []Fault) {
 	out, faults := a, []Fault(nil)
 	was, wants, becomes := reflect.ValueOf(a), reflect.ValueOf(next), reflect.ValueOf(&out).Elem()
-	for i := range was.NumField() {
-		key := agentSection + was.Type().Field(i).Tag.Get("mapstructure")
-		switch {
-		case same(was.Field(i), wants.Field(i)):
-		case slices.Contains(ReloadKeys(), key):
-			becomes.Field(i).Set(wants.Field(i))
+	for _, k := range Keys() {
+		if !strings.HasPrefix(k.Path, agentSection) {
+			continue
+		}
+		at := k.index[1:] // below the agent's own place in [Config]
+		switch old, wanted := was.FieldByIndex(at), wants.FieldByIndex(at); {
+		case same(old, wanted):
+		case slices.Contains(ReloadKeys(), k.Path):
+			becomes.FieldByIndex(at).Set(wanted)
 		default:
-			faults = append(faults, faultf(key, fmt.Sprintf("restart the agent; what can change while it runs is %s", strings.Join(ReloadKeys(), ", ")),
-				"cannot change from %.100q to %.100q while the agent runs", text(was.Field(i)), text(wants.Field(i))))
+			faults = append(faults, faultf(k.Path, fmt.Sprintf("restart the agent; what can change while it runs is %s", strings.Join(ReloadKeys(), ", ")),
+				"cannot change from %.100q to %.100q while the agent runs", text(old), text(wanted)))
 		}
 	}
 	return out, faults

@@ -59,6 +59,8 @@ func TestAgentFaults(t *testing.T) {
 		"a host's port":    {func(a *config.Agent) { a.Hosts = []string{"a:1"} }, []string{`agent.hosts "a:1" has a host with`}},
 		"a bad policy":     {func(a *config.Agent) { a.Policy = "fiof" }, []string{`agent.policy is "fiof"`}},
 		"a policy unasked": {func(a *config.Agent) { a.Role, a.Cell, a.Policy = "gateway", "", "fifo" }, []string{`agent.policy is "fifo" for the role gateway`}},
+		"whales elsewhere": {func(a *config.Agent) { a.Whales.Auto = true }, []string{"agent.whales.auto is true for the role cell"}},
+		"whales":           {func(a *config.Agent) { a.Role, a.Cell, a.Whales.Auto = "control", "", true }, nil},
 		"short keys":       {func(a *config.Agent) { a.KeysStaleMax = time.Second }, []string{"agent.keys-stale-max is 1s, outside 5s to"}},
 		"long parking":     {func(a *config.Agent) { a.ParkMax = time.Hour }, []string{"agent.park-max is 1h0m0s, outside 0s to 1m0s"}},
 		"a bad log": {func(a *config.Agent) { a.LogLevel, a.LogFormat = "loud", "xml" }, []string{
@@ -128,17 +130,23 @@ func TestAgentDerived(t *testing.T) {
 // TestAgentReload: for each key by itself, it changes while the agent runs, or is named as one that may not.
 func TestAgentReload(t *testing.T) {
 	base := goodAgent()
-	for i := range reflect.TypeFor[config.Agent]().NumField() {
-		key := "agent." + reflect.TypeFor[config.Agent]().Field(i).Tag.Get("mapstructure")
+	for _, k := range config.Keys() {
+		name, ofAgent := strings.CutPrefix(k.Path, "agent.")
+		if !ofAgent {
+			continue
+		}
+		key := k.Path
 		t.Run(key, func(t *testing.T) {
 			next := goodAgent()
-			switch f := reflect.ValueOf(&next).Elem().Field(i); f.Interface().(type) {
+			switch f := field(reflect.ValueOf(&next).Elem(), name); f.Interface().(type) {
 			case string:
 				f.SetString("other")
 			case []string:
 				f.Set(reflect.ValueOf([]string{"other:1"}))
 			case time.Duration:
 				f.Set(reflect.ValueOf(7 * time.Minute))
+			case bool:
+				f.SetBool(true)
 			default:
 				t.Fatalf("a key of an unknown kind: %v", f.Kind())
 			}
@@ -159,4 +167,18 @@ func TestAgentReload(t *testing.T) {
 	if got, faults := base.Reload(next); len(faults) > 0 || !reflect.DeepEqual(got, base) {
 		t.Errorf("nothing has changed, and it says %v", faults)
 	}
+}
+
+// field returns the field that a key names, in v or in a struct in it.
+func field(v reflect.Value, key string) reflect.Value {
+	name, rest, deeper := strings.Cut(key, ".")
+	for i := range v.NumField() {
+		if v.Type().Field(i).Tag.Get("mapstructure") == name {
+			if deeper {
+				return field(v.Field(i), rest)
+			}
+			return v.Field(i)
+		}
+	}
+	panic("no field for the key " + key)
 }

@@ -61,7 +61,7 @@ func sample(k config.Key, n int) string {
 		return fmt.Sprintf("%dm", n+10)
 	case strings.HasSuffix(k.Path, "slots"), strings.HasSuffix(k.Path, "prefetch"), strings.HasSuffix(k.Path, "group"):
 		return fmt.Sprint(n + 100)
-	case strings.Contains(k.Path, "allow-"), strings.HasSuffix(k.Path, "echo"):
+	case strings.Contains(k.Path, "allow-"), strings.HasSuffix(k.Path, "echo"), strings.HasSuffix(k.Path, "auto"):
 		return "true"
 	default:
 		return fmt.Sprintf("text%d", n)
@@ -73,12 +73,15 @@ func TestEveryKeyFromEverySource(t *testing.T) {
 	for _, k := range config.Keys() {
 		t.Run(k.Path, func(t *testing.T) {
 			isolate(t)
-			section, name, nested := strings.Cut(k.Path, ".")
-			text := fmt.Sprintf("%s: %s\n", section, sample(k, 1))
-			if nested {
-				text = fmt.Sprintf("%s:\n  %s: %s\n", section, name, sample(k, 1))
+			var text strings.Builder
+			for depth, name := range strings.Split(k.Path, ".") {
+				if depth > 0 {
+					text.WriteString("\n")
+				}
+				text.WriteString(strings.Repeat("  ", depth) + name + ":")
 			}
-			file := write(t, "x.yaml", text)
+			text.WriteString(" " + sample(k, 1) + "\n")
+			file := write(t, "x.yaml", text.String())
 			flags := pflag.NewFlagSet("x", pflag.ContinueOnError)
 			flags.String("the-flag", "", "")
 			config.BindFlag(flags.Lookup("the-flag"), k.Path)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/fairlead/fairlead/cmd/fairlead/moveview"
 	"github.com/fairlead/fairlead/cmd/fairlead/output"
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
 )
@@ -40,7 +41,7 @@ func (e *evacuation) tell(ctx context.Context) string {
 	e.look(ctx)
 	var parts []string
 	for _, m := range e.seen {
-		text := output.Safe(m.GetTenant()) + " " + migrationStateText(m.GetState())
+		text := output.Safe(m.GetTenant()) + " " + moveview.State(m.GetState())
 		if m.GetHeld() != "" {
 			text += ", held: " + output.Safe(m.GetHeld())
 		}
@@ -60,8 +61,8 @@ func (e *evacuation) draw() func(context.Context) []string {
 	return func(context.Context) []string {
 		lines := make([]string, 0, len(e.seen))
 		for _, m := range e.seen {
-			steps := migrationSteps(e.app.now(), m)
-			line := fmt.Sprintf("  %-*s %s  %s", stepNameWidth, output.Cut(output.Safe(m.GetTenant()), stepNameWidth), bar(doneShare(steps)), "to "+output.Safe(m.GetTarget())+", "+migrationLine(m))
+			steps := moveview.Steps(e.app.now(), m)
+			line := fmt.Sprintf("  %-*s %s  %s", moveview.NameWidth, output.Cut(output.Safe(m.GetTenant()), moveview.NameWidth), moveview.Bar(moveview.Done(steps)), "to "+output.Safe(m.GetTarget())+", "+moveview.Line(m))
 			lines = append(lines, line)
 		}
 		return lines

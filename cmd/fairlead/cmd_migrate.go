@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/cell"
 	"github.com/fairlead/fairlead/cmd/fairlead/config"
 	"github.com/fairlead/fairlead/cmd/fairlead/failure"
+	"github.com/fairlead/fairlead/cmd/fairlead/moveview"
 	"github.com/fairlead/fairlead/cmd/fairlead/output"
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
 )
@@ -28,11 +29,6 @@ nothing is lost by either. These commands need a key with the scope operate.`,
 		a.migrateThrottleCommand(), a.migrateDiffCommand(), a.migrateSwitchCommand(), a.migrateAbortCommand(), a.migrateReverseCommand(),
 		a.migrateCompleteCommand(), a.migrateEventsCommand())
 }
-
-func migrationStateText(s fairleadv1.MigrationState) string {
-	return output.Enum(s, "MIGRATION_STATE_")
-}
-func lanePhaseText(p fairleadv1.LanePhase) string { return output.Enum(p, "LANE_PHASE_") }
 
 // moveFlags name a tenant that is to be moved, and where to.
 type moveFlags struct{ tenant, to string }
@@ -265,32 +261,14 @@ type goal struct {
 
 // served is the goal of a move: the target serves the tenant.
 func served() goal {
-	return goal{lost: "the tenant stays in its cell", reached: func(m *fairleadv1.Migration) bool {
-		switch m.GetState() { //nolint:exhaustive // in every other state it is on its way, or back
-		case fairleadv1.MigrationState_MIGRATION_STATE_CUT_OVER, fairleadv1.MigrationState_MIGRATION_STATE_DRAINING,
-			fairleadv1.MigrationState_MIGRATION_STATE_RELEASED:
-			return true
-		default:
-			return false
-		}
-	}}
-}
-
-// migrationEnded reports whether nothing more becomes of a migration.
-func migrationEnded(m *fairleadv1.Migration) bool {
-	switch m.GetState() { //nolint:exhaustive // every other state goes on
-	case fairleadv1.MigrationState_MIGRATION_STATE_RELEASED, fairleadv1.MigrationState_MIGRATION_STATE_ABORTED, fairleadv1.MigrationState_MIGRATION_STATE_ROLLED_BACK:
-		return true
-	default:
-		return false
-	}
+	return goal{lost: "the tenant stays in its cell", reached: moveview.Served}
 }
 
 // waitMigration waits until a migration has reached its goal, and prints it.
 func (a *app) waitMigration(ctx context.Context, s *session, p *output.Printer, w *waitFlags, m *fairleadv1.Migration, g goal) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout.d, errWaited)
 	defer cancel()
-	m, err := a.followMigration(ctx, s, w.interval.d, m, func(m *fairleadv1.Migration) bool { return g.reached(m) || migrationEnded(m) }, nil)
+	m, err := a.followMigration(ctx, s, w.interval.d, m, func(m *fairleadv1.Migration) bool { return g.reached(m) || moveview.Ended(m) }, nil)
 	if err != nil {
 		return a.stoppedWaiting(ctx, err, m, w.timeout)
 	}
@@ -307,7 +285,7 @@ func (a *app) stoppedWaiting(ctx context.Context, err error, m *fairleadv1.Migra
 	switch {
 	case errors.Is(context.Cause(ctx), errWaited):
 		return &failure.Problem{
-			Code: failure.TimedOut, What: fmt.Sprintf("the wait is over after %v, and the migration goes on", timeout), Why: migrationLine(m),
+			Code: failure.TimedOut, What: fmt.Sprintf("the wait is over after %v, and the migration goes on", timeout), Why: moveview.Line(m),
 			Remedy: "wait on with: " + again,
 		}
 	case errors.Is(context.Cause(ctx), failure.ErrInterrupted):
@@ -322,7 +300,7 @@ func (g goal) problem(m *fairleadv1.Migration) error {
 		return nil
 	}
 	p := &failure.Problem{
-		Code: failure.Failed, What: fmt.Sprintf("the migration %s ended as %s: %s", m.GetId(), migrationStateText(m.GetState()), g.lost),
+		Code: failure.Failed, What: fmt.Sprintf("the migration %s ended as %s: %s", m.GetId(), moveview.State(m.GetState()), g.lost),
 		Remedy: "see why with: fairlead migrate events --id " + m.GetId(),
 	}
 	if n := len(m.GetEvents()); n > 0 {

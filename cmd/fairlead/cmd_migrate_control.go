@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/cmd/fairlead/config"
 	"github.com/fairlead/fairlead/cmd/fairlead/failure"
+	"github.com/fairlead/fairlead/cmd/fairlead/moveview"
 	"github.com/fairlead/fairlead/cmd/fairlead/output"
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
 )
@@ -115,7 +116,7 @@ func (a *app) control(
 // controlProblem names the command that fits where a migration stands, when the one that was given came too late or too early.
 func controlProblem(err error, c *control, m *fairleadv1.Migration) error {
 	p := failure.Explain(err)
-	if p.Code != failure.Refused || p.Remedy != "" || migrationEnded(m) {
+	if p.Code != failure.Refused || p.Remedy != "" || moveview.Ended(m) {
 		return err
 	}
 	switch {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead/fairlead/cmd/fairlead/failure"
+	"github.com/fairlead/fairlead/cmd/fairlead/moveview"
 	"github.com/fairlead/fairlead/cmd/fairlead/output"
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
 )
@@ -59,7 +60,7 @@ func (a *app) planMigration(ctx context.Context, s *session, p *output.Printer, 
 	}
 	if n := len(plan.GetBlockers()); n > 0 {
 		return &failure.Problem{
-			Code: failure.Unreachable, What: fmt.Sprintf("%s cannot be moved now: %s", plan.GetTenant(), counted(n, "blocker")),
+			Code: failure.Unreachable, What: fmt.Sprintf("%s cannot be moved now: %s", plan.GetTenant(), moveview.Counted(n, "blocker")),
 			Why: strings.Join(plan.GetBlockers(), "\n"), Remedy: "nothing was done; mend that, and plan again",
 		}
 	}
@@ -80,7 +81,7 @@ func printMigrationPlan(p *output.Printer, plan *fairleadv1.PlanMigrationRespons
 		{Key: "Tenant", Value: output.Safe(plan.GetTenant())},
 		{Key: "From", Value: output.Safe(plan.GetSource())},
 		{Key: "To", Value: output.Safe(plan.GetTarget())},
-		{Key: "To copy", Value: fmt.Sprintf("%s, %s", counted(int(plan.GetJobs()), "job"), output.Bytes(plan.GetBytes()))},
+		{Key: "To copy", Value: fmt.Sprintf("%s, %s", moveview.Counted(int(plan.GetJobs()), "job"), output.Bytes(plan.GetBytes()))},
 		{Key: "Copying takes", Value: about(output.ProtoDuration(plan.GetCopyTime())) + ", while the tenant is served"},
 		{Key: "Pause", Value: fmt.Sprintf("%s for each class, one after the other; at %s it is taken back", about(output.ProtoDuration(plan.GetPause())), pauseMax)},
 	})
@@ -113,7 +114,7 @@ func fenced(step *fairleadv1.PlannedStep) bool {
 }
 
 func stepText(n int, step *fairleadv1.PlannedStep, notices string) string {
-	what := migrationStateText(step.GetState())
+	what := moveview.State(step.GetState())
 	if c := step.GetClass(); c != fairleadv1.Class_CLASS_UNSPECIFIED {
 		what += " " + classText(c)
 	}
@@ -147,7 +148,7 @@ func planVerdict(plan *fairleadv1.PlanMigrationResponse) string {
 		text = "BLOCKED by:\n" + strings.Join(lines, "\n")
 	}
 	if warnings > 0 {
-		text += fmt.Sprintf(" Read %s above first.", counted(warnings, "warning"))
+		text += fmt.Sprintf(" Read %s above first.", moveview.Counted(warnings, "warning"))
 	}
 	return text
 }
@@ -170,12 +171,4 @@ func about(s string) string {
 		return "unknown"
 	}
 	return "about " + s
-}
-
-// counted is a number with what it counts.
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return decimal(int64(n)) + " " + what + "s"
 }

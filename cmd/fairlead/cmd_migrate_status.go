@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fairlead/fairlead/cmd/fairlead/failure"
+	"github.com/fairlead/fairlead/cmd/fairlead/moveview"
 	"github.com/fairlead/fairlead/cmd/fairlead/output"
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
 )
@@ -71,7 +72,7 @@ func (a *app) watchMigration(ctx context.Context, s *session, p *output.Printer,
 		look = func(m *fairleadv1.Migration) error { return p.Line(m) }
 	}
 	resting := func(m *fairleadv1.Migration) bool {
-		return migrationEnded(m) || m.GetState() == fairleadv1.MigrationState_MIGRATION_STATE_CUT_OVER
+		return moveview.Ended(m) || m.GetState() == fairleadv1.MigrationState_MIGRATION_STATE_CUT_OVER
 	}
 	m, err := a.followMigration(ctx, s, every.d, m, resting, look)
 	if err != nil {
@@ -96,14 +97,14 @@ func (a *app) printMigration(p *output.Printer, m *fairleadv1.Migration) error {
 		{Key: "Tenant", Value: output.Safe(m.GetTenant())},
 		{Key: "From", Value: output.Safe(m.GetSource())},
 		{Key: "To", Value: output.Safe(m.GetTarget())},
-		{Key: "State", Value: fmt.Sprintf("%s, for %s", migrationStateText(m.GetState()), output.Age(a.now(), m.GetEnterTime()))},
+		{Key: "State", Value: fmt.Sprintf("%s, for %s", moveview.State(m.GetState()), output.Age(a.now(), m.GetEnterTime()))},
 		{Key: "Held", Value: output.Safe(m.GetHeld())},
 		{Key: "Attempt", Value: fmt.Sprint(m.GetAttempt())},
 		{Key: "Reason", Value: fmt.Sprintf("%s, by %s", output.Safe(m.GetReason()), output.Safe(m.GetActor()))},
 		{Key: "Begun", Value: a.when(m.GetCreateTime())},
 		{Key: "Ended", Value: a.when(m.GetEndTime())},
-		{Key: "Copied", Value: copiedText(m.GetProgress())},
-		{Key: "Behind", Value: lagText(m)},
+		{Key: "Copied", Value: moveview.Copied(m.GetProgress())},
+		{Key: "Behind", Value: moveview.Lag(m)},
 		{Key: "Throttled", Value: throttleText(m)},
 		{Key: "Next step", Value: output.Safe(m.GetNextStep())},
 		{Key: "To undo", Value: output.Safe(m.GetUndo())},
@@ -114,7 +115,7 @@ func (a *app) printMigration(p *output.Printer, m *fairleadv1.Migration) error {
 	rows := make([][]string, 0, len(m.GetLanes()))
 	for _, l := range m.GetLanes() {
 		rows = append(rows, []string{
-			classText(l.GetClass()), lanePhaseText(l.GetPhase()), output.Safe(l.GetOwner()), fmt.Sprint(l.GetEpoch()), output.ProtoDuration(l.GetPause()),
+			classText(l.GetClass()), moveview.Phase(l.GetPhase()), output.Safe(l.GetOwner()), fmt.Sprint(l.GetEpoch()), output.ProtoDuration(l.GetPause()),
 			fmt.Sprint(l.GetPosition()), output.Age(a.now(), l.GetFenceTime()), output.Age(a.now(), l.GetCommitTime()), output.Age(a.now(), l.GetActivateTime()),
 		})
 	}
@@ -133,30 +134,6 @@ func (a *app) printMigration(p *output.Printer, m *fairleadv1.Migration) error {
 		return err
 	}
 	return section(p, gateColumns(), gateRows(m.GetGates()))
-}
-
-// copiedText is how much of a tenant the other cell has.
-func copiedText(g *fairleadv1.MigrationProgress) string {
-	if g.GetJobsTotal() == 0 && g.GetBytesCopied() == 0 {
-		return output.None
-	}
-	text := fmt.Sprintf("%d of %d jobs, %s", g.GetJobsCopied(), g.GetJobsTotal(), output.Bytes(g.GetBytesCopied()))
-	if n := g.GetBytesPerSecond(); n > 0 {
-		text += ", " + output.Bytes(n) + "/s"
-	}
-	if g.GetTimeLeft() != nil {
-		text += ", " + output.ProtoDuration(g.GetTimeLeft()) + " left"
-	}
-	return text
-}
-
-// lagText is what the cell that does not serve the tenant lacks. Where nobody has measured it there is none: unknown is not 0.
-func lagText(m *fairleadv1.Migration) string {
-	g := m.GetProgress()
-	if g.GetLagTime() == nil {
-		return output.None
-	}
-	return fmt.Sprintf("%s, %s, %s", counted(int(g.GetLagRecords()), "change"), output.Bytes(g.GetLagBytes()), output.ProtoDuration(g.GetLagTime()))
 }
 
 func throttleText(m *fairleadv1.Migration) string {
@@ -220,11 +197,11 @@ func (a *app) migrationView() output.View[*fairleadv1.Migration] {
 		Row: func(m *fairleadv1.Migration) []string {
 			phases := make([]string, 0, len(m.GetLanes()))
 			for _, l := range m.GetLanes() {
-				phases = append(phases, classText(l.GetClass())+" "+lanePhaseText(l.GetPhase()))
+				phases = append(phases, classText(l.GetClass())+" "+moveview.Phase(l.GetPhase()))
 			}
 			return []string{
-				output.Safe(m.GetId()), output.Safe(m.GetTenant()), output.Safe(m.GetSource()), output.Safe(m.GetTarget()), migrationStateText(m.GetState()),
-				percent(doneShare(migrationSteps(a.now(), m))), output.Cut(output.Safe(m.GetHeld()), heldWidth), output.Age(a.now(), m.GetCreateTime()),
+				output.Safe(m.GetId()), output.Safe(m.GetTenant()), output.Safe(m.GetSource()), output.Safe(m.GetTarget()), moveview.State(m.GetState()),
+				percent(moveview.Done(moveview.Steps(a.now(), m))), output.Cut(output.Safe(m.GetHeld()), heldWidth), output.Age(a.now(), m.GetCreateTime()),
 				output.Safe(m.GetReason()), output.Safe(m.GetActor()), fmt.Sprint(m.GetAttempt()), output.Safe(strings.Join(phases, ", ")),
 			}
 		},

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/fairlead/fairlead/cmd/fairlead/moveview"
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
 	"github.com/fairlead/fairlead/proto/fairlead/v1/fairleadv1connect"
 )
@@ -66,7 +67,7 @@ func (c *fakeMigrations) PlanMigration(_ context.Context, req *fairleadv1.PlanMi
 func (c *fakeMigrations) StartMigration(_ context.Context, req *fairleadv1.StartMigrationRequest) (*fairleadv1.StartMigrationResponse, error) {
 	c.f.mu.Lock()
 	defer c.f.mu.Unlock()
-	if m, err := c.findLocked("", req.GetTenant()); err == nil && !migrationEnded(m) {
+	if m, err := c.findLocked("", req.GetTenant()); err == nil && !moveview.Ended(m) {
 		if req.GetTarget() != m.GetTarget() {
 			return nil, refused("%s moves to %s already, by %s", m.GetTenant(), m.GetTarget(), m.GetId())
 		}
@@ -136,7 +137,7 @@ func (c *fakeMigrations) stepLocked(m *fairleadv1.Migration) {
 	case fairleadv1.MigrationState_MIGRATION_STATE_CUT_OVER:
 		return
 	default:
-		if migrationEnded(m) {
+		if moveview.Ended(m) {
 			return
 		}
 		m.State++
@@ -147,7 +148,7 @@ func (c *fakeMigrations) stepLocked(m *fairleadv1.Migration) {
 		if m.GetState() == fairleadv1.MigrationState_MIGRATION_STATE_ABORTED && m.GetTenant() == "unlucky" {
 			why = "cell-b lost its disk"
 		}
-		c.noteLocked(m, "control", migrationStateText(before)+" -> "+migrationStateText(m.GetState()), why)
+		c.noteLocked(m, "control", moveview.State(before)+" -> "+moveview.State(m.GetState()), why)
 	}
 }
 
@@ -178,7 +179,7 @@ func (c *fakeMigrations) ListMigrations(_ context.Context, req *fairleadv1.ListM
 	for i := len(c.all) - 1; i >= 0; i-- {
 		m := proto.CloneOf(c.all[i])
 		m.Events = nil
-		if (!req.GetLive() || !migrationEnded(m)) && (req.GetCell() == "" || req.GetCell() == m.GetSource() || req.GetCell() == m.GetTarget()) {
+		if (!req.GetLive() || !moveview.Ended(m)) && (req.GetCell() == "" || req.GetCell() == m.GetSource() || req.GetCell() == m.GetTarget()) {
 			some = append(some, m)
 		}
 	}
@@ -244,7 +245,7 @@ func controlFake(m *fairleadv1.Migration, req *fairleadv1.ControlMigrationReques
 		return "both classes go back; nothing is lost", nil
 	case fairleadv1.MigrationAction_MIGRATION_ACTION_COMPLETE:
 		if m.GetState() != fairleadv1.MigrationState_MIGRATION_STATE_CUT_OVER {
-			return "", refused("it is %s, not cut-over", migrationStateText(m.GetState()))
+			return "", refused("it is %s, not cut-over", moveview.State(m.GetState()))
 		}
 		m.State = fairleadv1.MigrationState_MIGRATION_STATE_DRAINING
 		return "the way back is lost", nil

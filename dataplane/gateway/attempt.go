@@ -123,6 +123,12 @@ func (u *upstream) attempt(ctx context.Context, c *call, r *replica, w http.Resp
 	if resp.Header.Get(HeaderNotLeader) == "1" {
 		return outcomeNotLeader, resp.Header.Get(HeaderLeader), nil
 	}
+	if c.holds || c.follows && resp.Header.Get(HeaderLane) != "" {
+		if c.answer, err = takeAnswer(resp); err != nil {
+			return outcomeLost, "", causeOf(ctx, err)
+		}
+		return outcomeAnswered, "", nil
+	}
 	if c.serverStream {
 		pass(w, resp, nil)
 		return outcomeAnswered, "", nil

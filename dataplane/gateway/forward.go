@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -34,8 +35,12 @@ type Forwarder struct {
 	log    *slog.Logger
 	errors *connect.ErrorWriter
 	calls  map[string]method
-	done   chan struct{}  // closed by Close
-	probes sync.WaitGroup // of upstreams; added to with spawning held
+	merge  map[string]http.Handler // of procedures whose answers may have to be put together
+	done   chan struct{}           // closed by Close
+	probes sync.WaitGroup          // of upstreams; added to with spawning held
+
+	waiting waiting       // whose lanes move
+	turn    atomic.Uint64 // which of a tenant's two homes is asked first
 
 	mu        sync.Mutex            // taken before an upstream's
 	upstreams map[cell.ID]*upstream // "" for control
@@ -62,6 +67,8 @@ func NewForwarder(cfg ForwardConfig) (*Forwarder, error) {
 	if f.log == nil {
 		f.log = slog.Default()
 	}
+	f.waiting = waiting{cfg: &f.cfg, tenants: map[cell.TenantID]share{}}
+	f.merge = mergers()
 	return f, nil
 }
 
@@ -147,7 +154,8 @@ func (f *Forwarder) serve(w http.ResponseWriter, r *http.Request) error {
 	caller, _ := CallerFrom(r.Context()) // nobody for what is open
 	ctx, cancel := withTimeoutOf(r)
 	defer cancel()
-	c := &call{method: m, caller: caller, request: r, began: time.Now()}
+	now := time.Now()
+	c := &call{method: m, caller: caller, request: r, began: now, came: now}
 	u, err := f.find(ctx, c)
 	if err != nil {
 		return err
@@ -157,15 +165,25 @@ func (f *Forwarder) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	if !m.clientStream {
 		c.body, err = u.readBody(w, r, caller.Tenant)
-		defer u.release(caller.Tenant, int64(cap(c.body)))
+		c.account = u
+		defer c.drop()
 		if err != nil {
 			return err
 		}
 	}
-	if err := u.enter(ctx, caller.Tenant); err != nil {
+	c.follows = follows(c)
+	if !c.follows {
+		return u.once(ctx, c, w)
+	}
+	return f.follow(ctx, c, u, w)
+}
+
+// once sends c to u as one of its requests. The caller has its answer afterwards, unless c has it.
+func (u *upstream) once(ctx context.Context, c *call, w http.ResponseWriter) error {
+	if err := u.enter(ctx, c.caller.Tenant); err != nil {
 		return err
 	}
-	defer u.leave(caller.Tenant)
+	defer u.leave(c.caller.Tenant)
 	return u.forward(ctx, c, w)
 }
 
@@ -176,7 +194,34 @@ type call struct {
 	request *http.Request
 	header  http.Header // as it goes on
 	body    []byte      // when it is no stream
-	began   time.Time
+	began   time.Time   // when it was first tried where it is now
+	came    time.Time   // when it came
+
+	account *upstream   // that body counts at; nil for none
+	follows bool        // an answer that speaks of lanes is not the caller's
+	holds   bool        // no answer is the caller's
+	answer  *keptAnswer // that is not the caller's
+}
+
+// drop makes the body count nowhere.
+func (c *call) drop() {
+	if c.account != nil {
+		c.account.release(c.caller.Tenant, int64(cap(c.body)))
+		c.account = nil
+	}
+}
+
+// move makes the body count at u, or returns the refusal; then it counts where it did.
+func (c *call) move(u *upstream) error {
+	if c.account == u {
+		return nil
+	}
+	if err := u.reserve(c.caller.Tenant, int64(cap(c.body))); err != nil {
+		return err
+	}
+	c.drop()
+	c.account = u
+	return nil
 }
 
 // control is where what is no cell's goes.
@@ -238,7 +283,10 @@ func locate(t *route.Table, c *call) (cell.ID, error) {
 	case c.caller.Tenant != "":
 		id, err := home(t, c.caller.Tenant)
 		if err == nil && named != "" && named != id {
-			return "", refuseForeignCell(c.caller, named)
+			l, _ := t.Lane(c.caller.Tenant)
+			if batch, _ := l.Home(cell.ClassBatch); named != batch {
+				return "", refuseForeignCell(c.caller, named)
+			}
 		}
 		return id, err
 	case named != "":
@@ -253,6 +301,7 @@ func locate(t *route.Table, c *call) (cell.ID, error) {
 	}
 }
 
+// home returns where a tenant's requests go first: the home of its interactive lane. Where its batch lane is elsewhere, that cell says so.
 func home(t *route.Table, tenant cell.TenantID) (cell.ID, error) {
 	l, ok := t.Lane(tenant)
 	if !ok {

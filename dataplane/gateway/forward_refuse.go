@@ -68,6 +68,28 @@ func refuseTenant(tenant cell.TenantID, limit string, value, bound int64) error 
 	})
 }
 
+// refuseMoving is for what has waited as long as it may for a tenant's move.
+func refuseMoving(tenant cell.TenantID) error {
+	message := "it is being moved to other machines, which takes longer than a request waits: nothing was done, try again"
+	if tenant != "" {
+		message = fmt.Sprintf("tenant %s: %s", tenant, message)
+	}
+	return unavailable(rejection.ReasonNotApplied, message)
+}
+
+// refuseWaiting is for what would wait for a tenant's move beyond a bound. Without a tenant the bound is the gateway's.
+func refuseWaiting(tenant cell.TenantID, limit string, value, bound int64) error {
+	scope, whose := "", "this gateway"
+	if tenant != "" {
+		scope, whose = string(cell.ScopeTenant), "tenant "+string(tenant)
+	}
+	return rejection.New(connect.CodeUnavailable, &fairleadv1.Rejection{
+		Reason: rejection.ReasonNotApplied, Limit: limit, Scope: scope, Value: value, Bound: bound, RetryAfter: durationpb.New(retryAfter),
+		Message: fmt.Sprintf("%s of %s would be %d, of at most %d, while a tenant is being moved to other machines: nothing was done, try again",
+			limit, whose, value, bound),
+	})
+}
+
 func refuseUnplaced(tenant cell.TenantID) error {
 	return unavailable(reasonUnplaced, fmt.Sprintf(
 		"tenant %s has no cell: nothing was done; the operator sees why with fairlead placement explain %s", tenant, tenant))

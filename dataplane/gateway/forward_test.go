@@ -79,7 +79,8 @@ func TestHeaders(t *testing.T) {
 		}
 		r := w.request(t.Context(), "t-a", submit)
 		for name, value := range map[string]string{
-			HeaderCaller: "spoofed", HeaderNotLeader: "1", HeaderLeader: "x", HeaderCell: "a", "Fairlead-Anything": "x",
+			HeaderCaller: "spoofed", HeaderNotLeader: "1", HeaderLeader: "x", HeaderCell: "a", HeaderEpochs: "9,9", HeaderLaneForwarded: "1",
+			"Fairlead-Anything": "x",
 			"Connection": "X-Hop, close", "X-Hop": "x", "Keep-Alive": "1", "Proxy-Authorization": "x", "Te": "trailers", "Upgrade": "x",
 			"Cookie": "x", "X-Kept": "x", "Traceparent": "x",
 		} {
@@ -96,9 +97,12 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("%v, %v", c, err)
 		}
 		for name := range in {
-			if strings.HasPrefix(strings.ToLower(name), "fairlead-") && name != HeaderCaller {
+			if strings.HasPrefix(strings.ToLower(name), "fairlead-") && name != HeaderCaller && name != HeaderEpochs {
 				t.Errorf("%s came in", name)
 			}
+		}
+		if got := in.Get(HeaderEpochs); got != "1,1" {
+			t.Errorf("the epochs that are known: %q", got)
 		}
 		for _, name := range []string{"Authorization", "Cookie", "Connection", "X-Hop", "Keep-Alive", "Proxy-Authorization", "Upgrade"} {
 			if in.Get(name) != "" {
@@ -452,6 +456,7 @@ func TestForwardConfigNamesEveryFault(t *testing.T) {
 	_, err := NewForwarder(ForwardConfig{ProbeSilence: -1})
 	for _, field := range []string{
 		"Routes", "Transport", "InFlightPerCellMax", "InFlightPerTenantMax", "ParkedPerCellMax", "ParkMax", "ProbeEvery", "BytesPerCellMax", "ProbeSilence",
+		"WaitingMax", "WaitingPerTenantMax", "WaitingBytesPerTenantMax",
 	} {
 		if err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%v does not name %s", err, field)

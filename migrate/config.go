@@ -22,7 +22,7 @@ type Config struct {
 	FencesMax  uint32        // 3
 	FenceDelay time.Duration // 5 s
 	// CommitMax is the commit time (p99) of a cell's log above which nothing is fenced.
-	CommitMax time.Duration // 500 ms
+	CommitMax time.Duration // 1 s
 	// WindowTime is how long a breach has to last while a class is observed, before it is reversed.
 	WindowTime time.Duration // 10 s
 	// StallTime is how long the target may grant nothing although jobs are ready and slots are free.
@@ -41,7 +41,7 @@ func DefaultConfig() Config {
 		LagTimeMax: 500 * time.Millisecond, LagBytesMax: 1_000_000, LagRecordsMax: 1000,
 		ReadyTime: time.Second, CatchUpMax: 10 * time.Minute, ShadowMax: 10 * time.Second,
 		UnreachableMax: 30 * time.Second, LookEvery: time.Second,
-		FencesMax: 3, FenceDelay: 5 * time.Second, CommitMax: 500 * time.Millisecond,
+		FencesMax: 3, FenceDelay: 5 * time.Second, CommitMax: time.Second,
 		WindowTime: 10 * time.Second, StallTime: 30 * time.Second, ReverseLagMax: 30 * time.Second,
 		WipeDelay: 10 * time.Minute, ProgressEvery: time.Second,
 	}

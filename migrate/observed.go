@@ -34,8 +34,9 @@ type LaneSeen struct {
 	Digest       [32]byte
 	DigestChange uint64
 	DigestDone   int32 // thousandths
-	// Records counts what a wipe has to remove: jobs of every state, and keys.
+	// Records counts what a wipe has to remove: jobs of every state, and keys. Charged is what the lane was charged, which a wipe forgets too.
 	Records int64
+	Charged cell.Cost
 	// Jobs are those that have not ended, Ready those of them that could be granted now.
 	Jobs, Ready int64
 	Bytes       int64
@@ -50,6 +51,9 @@ type LaneSeen struct {
 	LagTime               time.Duration
 	SeedLeft, ChangesLeft int64
 }
+
+// holds reports whether there is something to wipe.
+func (l *LaneSeen) holds() bool { return l.Records > 0 || l.Charged > 0 }
 
 // filled reports whether the lane has everything up to a change.
 func (l *LaneSeen) filled(change uint64) bool {

@@ -55,7 +55,7 @@ func ruleOf(k Kind) (rule, bool) {
 func ruleOfTurn(k Kind) rule {
 	switch k { //nolint:exhaustive // ruleOf has the others
 	case EventRestart:
-		return rule{from: span(Provisioned, Ramping), forward: true, refuse: refuseRestart, do: doRestart, to: always(Admitted)}
+		return rule{from: span(Admitted, Ramping), forward: true, refuse: refuseRestart, do: doRestart, to: always(Admitted)}
 	case EventAbort:
 		return rule{from: span(Declared, CutOver), refuse: refuseAbort, do: doTurn, to: always(Aborting)}
 	case EventReverse:
@@ -292,9 +292,14 @@ func refuseActivate(_ *Record, _ *Lane, e *Event) string {
 	return ""
 }
 
+// doPass provisions an attempt: from here on its lanes have an epoch above all that the cells have seen. An attempt that had something to clear away gives way to the
+// next: what was sent to wipe a lane must not hit it once it is being filled, however late it comes.
 func doPass(r *Record, _ *Lane, e *Event) {
 	if r.State != Admitted {
 		return
+	}
+	if r.Attempt > 1 {
+		r.Attempt++
 	}
 	for i := range r.Lanes {
 		l := &r.Lanes[i]
@@ -318,6 +323,9 @@ func doRestart(r *Record, l *Lane, e *Event) {
 	r.Attempt++
 	r.Retries++
 	r.Progress = Progress{}
+	for i := range r.Lanes {
+		r.Lanes[i].Fences = 0
+	}
 }
 
 // doTurn takes back whatever is undecided: no commit of it can follow, the state does not let one through.
@@ -350,7 +358,7 @@ func doUnfence(_ *Record, l *Lane, e *Event) {
 func doCommit(r *Record, l *Lane, e *Event) {
 	l.Epoch++
 	l.Position, l.Change, l.Digest = e.Position, e.Change, e.Digest
-	l.CommittedAt = e.Time
+	l.CommittedAt, l.Fences = e.Time, 0
 	l.Owner = r.other(l.Owner)
 }
 

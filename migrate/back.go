@@ -1,0 +1,87 @@
+package migrate
+
+import (
+	"github.com/fairlead/fairlead/cell"
+)
+
+// aborting cleans up: each class is served by the source as before, and nothing is left at the target.
+func (d *turn) aborting() {
+	if !d.tidy() {
+		d.waitFor(0, "what was staged to be gone")
+		return
+	}
+	d.propose(Event{Kind: EventEnd, Why: "nothing is left of it"})
+}
+
+// reversing takes back every class that the target has, the last that came first, then cleans up.
+func (d *turn) reversing() {
+	d.standBy()
+	d.replicate()
+	for i := len(d.r.Order) - 1; i >= 0; i-- {
+		c := d.r.Order[i]
+		if d.lane(c).Owner != d.r.Target {
+			continue
+		}
+		switch {
+		case d.r.Held != "":
+			d.held()
+		case d.seen(d.r.Target, c).Broken:
+			d.hold(HeldBroken, "the target has forgotten changes that the source lacks: the way back is lost")
+		default:
+			d.keepReverseDigests(c)
+			d.fenceNext(c)
+		}
+		return
+	}
+	clean := d.tidy()
+	switch {
+	case d.r.Held != "":
+		d.held()
+	case !clean:
+		d.waitFor(0, "what is left at the target to be gone")
+	default:
+		d.propose(Event{Kind: EventEnd, Why: "nothing of the tenant is left at the target"})
+	}
+}
+
+// keepReverseDigests asks for the digests that the way back needs.
+func (d *turn) keepReverseDigests(c cell.Class) {
+	for _, id := range []cell.ID{d.r.Source, d.r.Target} {
+		if d.seen(id, c).DigestDone < Whole {
+			d.do(Digest{Cell: id, Class: c})
+		}
+	}
+}
+
+// tidy removes what is left at the target and what the source keeps for the copy, and reports whether all of it is gone. Where something of the migration may
+// still be on its way to the target's lane, the lane is brought to an epoch first at which it would be refused.
+func (d *turn) tidy() bool {
+	clean := d.looked(d.r.Source)
+	for _, c := range d.r.Order {
+		if !d.atHome(c) {
+			clean = false
+		}
+		if d.seen(d.r.Source, c).Tracked {
+			d.do(Track{Cell: d.r.Source, Class: c, Off: true})
+			clean = false
+		}
+		if d.lane(c).Staged == 0 { // nothing was ever asked of the target
+			continue
+		}
+		if !d.looked(d.r.Target) || !d.bury(c) {
+			clean = false
+		}
+	}
+	return clean
+}
+
+// bury brings the target's lane of a class to an empty tombstone of this migration, and reports whether it is one.
+func (d *turn) bury(c cell.Class) bool {
+	l, s := d.lane(c), d.seen(d.r.Target, c)
+	reached := s.Known && s.Epoch >= l.Staged
+	if !reached && (!s.Known || s.Mode == cell.ModeTombstone || s.Mode == cell.ModeOpen) {
+		d.do(Stage{Class: c, Epoch: l.Staged})
+		return false
+	}
+	return d.sweep(c)
+}

@@ -290,7 +290,7 @@ func (l *Leader) promiseTenant(p *cell.TenantPolicy) (engine.Fact, engine.Result
 	}
 	if t := l.state.Tenant(p.Tenant); t != nil {
 		switch {
-		case t.Policy == *p:
+		case t.Policy == *p && !returns(t):
 			return nil, engine.Result{Duplicate: true}, true
 		case p.Epoch < t.Policy.Epoch:
 			return nil, engine.Result{Err: engine.ErrPolicyStale}, true
@@ -301,6 +301,20 @@ func (l *Leader) promiseTenant(p *cell.TenantPolicy) (engine.Fact, engine.Result
 	}
 	d.tenants[p.Tenant] = struct{}{}
 	return &engine.PolicyFact{Policy: *p}, engine.Result{}, true
+}
+
+// returns reports whether a policy that the state has already would open the tenant's lanes: all of it has left since, and nothing is left behind,
+// at an epoch below the policy's.
+func returns(t *engine.Tenant) bool {
+	for _, c := range cell.Classes() {
+		lane := t.Lane(c)
+		live, _ := lane.Live()
+		ended, _ := lane.Finished()
+		if lane.Mode != cell.ModeTombstone || live+ended+lane.Keys() > 0 || t.Policy.Epoch <= lane.Epoch {
+			return false
+		}
+	}
+	return true
 }
 
 // settleFact takes the result of one fact to whoever asked for it. It returns an error when the state refused what was sealed on it,

@@ -200,14 +200,8 @@ func (l *Leader) checkHeld(f *faults) {
 				f.add("jobs of %s of tenant %s are estimated at %+v, and the scheduler has %+v", op, id, e, known)
 			}
 		}
-		elsewhere := int64(0) // that live on where their lanes are
-		for _, c := range cell.Classes() {
-			if lane := t.Lane(c); !here(lane.Mode) {
-				elsewhere += lane.Count(engine.Leased)
-			}
-		}
-		if t.Held() != live[id]+elsewhere {
-			f.add("tenant %s has %d leases in the state, %d live ones and %d elsewhere", id, t.Held(), live[id], elsewhere)
+		if t.Held() != live[id] {
+			f.add("tenant %s has %d leases in the state, and %d live ones", id, t.Held(), live[id])
 		}
 	}
 	for k, n := range keys { // order-free: faults of each

@@ -27,6 +27,7 @@ type lease struct {
 	undelivered bool // whoever was granted it went away before the answer, and was not given it again
 	revoked     bool // it is over without the worker's doing: the worker has yet to stop
 	void        bool // the state did not grant it
+	parted      bool // it is revoked because its lane has left: it lives on there, and its worker goes on
 	frozen      bool // its lane is fenced: its time stands still until it is decided whose it is
 
 	index int // in the heap

@@ -183,13 +183,12 @@ func (l *Leader) follow(now cell.Instant, a *engine.Applied) error {
 			errs = append(errs, l.imported(j))
 		}
 	}
-	for _, r := range l.draft.refs {
-		if r.call != nil && r.call.Import != nil && r.call.Import.Result.Err == nil {
-			l.learnTenant(l.state.Tenant(r.call.Import.Fact.Lane.Tenant))
-		}
-	}
 	for _, id := range a.Lanes {
-		l.turn(l.state.Lane(id), now)
+		for _, c := range cell.Classes() { // the other lane of a tenant that is new came with it
+			if lane := l.state.Lane(cell.Lane{Tenant: id.Tenant, Class: c}); lane.ID == id || lane.Mode != l.book(lane.ID).mode {
+				l.turn(lane, now)
+			}
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -261,7 +260,7 @@ func (l *Leader) turn(lane *engine.Lane, now cell.Instant) {
 		l.freeze(b)
 	case lane.Mode != cell.ModeOpen:
 		l.sched.Suspend(lane.ID)
-		l.part(b)
+		l.part(b, now)
 	default:
 		if was == cell.ModeFenced {
 			l.thaw(b, now)
@@ -279,16 +278,18 @@ func (l *Leader) turn(lane *engine.Lane, now cell.Instant) {
 	}
 }
 
-// part lets go of the leases of a lane that is not the cell's any more, if it was: they live on elsewhere. Those that had been revoked hold their room
-// until their workers have stopped, as ever.
-func (l *Leader) part(b *book) {
+// part lets go of the leases of a lane that is not the cell's any more, if it was: they live on elsewhere. Here they are as if revoked, and hold their
+// room until their workers have stopped; but nobody is told to stop.
+func (l *Leader) part(b *book, now cell.Instant) {
 	for _, le := range l.leasesOf(b) {
 		if le.revoked {
 			continue
 		}
 		l.moves.away[le.job] = struct{}{}
 		l.recalled = slices.DeleteFunc(l.recalled, func(id cell.JobID) bool { return id == le.job })
-		l.end(le)
+		le.frozen, le.parted = false, true
+		l.grace(le, now)
+		l.revoke(le)
 	}
 }
 
@@ -342,13 +343,18 @@ func (l *Leader) thaw(b *book, now cell.Instant) {
 			continue
 		}
 		le.frozen = false
-		grace := le.duration
-		if le.undelivered {
-			grace = min(grace, repeatGrace)
-		}
-		le.expires = now.Add(grace)
-		l.leases.fix(le)
+		l.grace(le, now)
 	}
+}
+
+// grace gives a lease its full duration from now, or as long as its worker has to ask again for what it was not given.
+func (l *Leader) grace(le *lease, now cell.Instant) {
+	d := le.duration
+	if le.undelivered {
+		d = min(d, repeatGrace)
+	}
+	le.expires = now.Add(d)
+	l.leases.fix(le)
 }
 
 // elsewhere reports whether a lease that a worker names is of a job whose lane is not the cell's: whoever has the lane knows of it.

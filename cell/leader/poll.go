@@ -158,9 +158,12 @@ const repeatGrace = 5 * time.Second
 func (l *Leader) redelivered(s *session, channel engine.Channel, sequence int64) []Leased {
 	var leases []Leased
 	for _, le := range s.held {
-		if le.channel == channel && le.sequence == sequence && !le.revoked {
+		if le.channel != channel || le.sequence != sequence || le.revoked && !le.parted {
+			continue
+		}
+		if j := l.state.Job(le.job); !le.parted || j != nil && j.State == engine.Leased && j.Lease.Token == le.token {
 			l.extend(le)
-			leases = append(leases, leasedOf(le, l.state.Job(le.job)))
+			leases = append(leases, leasedOf(le, j))
 		}
 	}
 	return leases

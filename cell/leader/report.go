@@ -69,6 +69,9 @@ func (l *Leader) beginReport(r *Report) {
 		case le != nil && le.token == x.Token && le.session == s && !le.revoked:
 			l.extend(le)
 		case l.elsewhere(r.Session.Tenant, x):
+			if le != nil && le.parted && le.session == s {
+				l.extend(le) // its room
+			}
 			r.Elsewhere = append(r.Elsewhere, x)
 		default:
 			r.Cancels = append(r.Cancels, x)
@@ -166,7 +169,7 @@ func (l *Leader) closeReport(c *Call) {
 	}
 	for _, le := range s.held {
 		x := LeaseRef{JobID: le.job, Token: le.token}
-		if _, ok := named[x]; le.revoked && !ok {
+		if _, ok := named[x]; le.revoked && !le.parted && !ok {
 			r.Cancels = append(r.Cancels, x)
 		}
 	}

@@ -17,6 +17,7 @@ func (s *State) check() []string {
 	wrong = append(wrong, s.checkOrganizations()...)
 	wrong = append(wrong, s.checkHomes()...)
 	wrong = append(wrong, s.checkCluster()...)
+	wrong = append(wrong, s.checkMigrations()...)
 	tenants, keys := 0, 0
 	var last cell.TenantID
 	owners := []cell.TenantID{""}
@@ -159,24 +160,32 @@ func (s *State) checkHomes() []string {
 			if home, ok := v.Cell(a.Cell); !ok || home.Phase == placement.PhaseForming {
 				say("lane %v is at home in %q, which is missing or forming", a.Lane, a.Cell)
 			}
-			if a.Epoch != t.Policy.Epoch || a.Groups != t.Policy.Groups || a.Since <= 0 || a.Since > v.Clock() {
+			if a.Since <= 0 || a.Since > v.Clock() {
 				say("%+v of %+v at clock %d", a, t.Policy, v.Clock())
 			}
 		}
-		if of[0].Cell != of[1].Cell {
-			say("the lanes of %s are in %q and %q", t.ID(), of[0].Cell, of[1].Cell)
+		if of != v.Homes(t.ID()) || of[0].Cell != "" && (t.Policy.Epoch != max(of[0].Epoch, of[1].Epoch) || t.Policy.Groups != of[0].Groups) {
+			say("%+v of %+v", of, t.Policy)
+		}
+		_, moving := v.liveOf(t.ID())
+		apart := of[0].Cell != of[1].Cell
+		if apart && !moving || !apart && of[0].Groups != of[1].Groups {
+			say("%s is not moving, and its lanes are %+v", t.ID(), of)
 		}
 		if of[0].Cell == "" {
 			nowhere = append(nowhere, t.ID())
 		} else {
 			tenants[of[0].Cell]++
 		}
+		if apart {
+			tenants[of[1].Cell]++
+		}
 		if v.Profile(t.ID()) != (placement.Profile{}) {
 			profiles++
 		}
 		if text, at := v.Decision(t.ID()); text != "" {
 			decisions++
-			if bytes += len(text); at != of[0].Since {
+			if bytes += len(text); !apart && at != max(of[0].Since, of[1].Since) {
 				say("the decision of %s is from %d, and its home from %d", t.ID(), at, of[0].Since)
 			}
 		}
@@ -252,6 +261,70 @@ func (s *State) checkCluster() []string {
 	}
 	if len(records) > AuditMax || len(records) > 0 && next != b.Last+1 || len(records) == 0 && b.Last != 0 {
 		say("%d records of the audit within %+v", len(records), b)
+	}
+	return wrong
+}
+
+// checkMigrations goes through migrations in each of their orders.
+func (s *State) checkMigrations() []string {
+	var wrong []string
+	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	v := s.View()
+	all, live, ended := 0, 0, 0
+	latest := map[cell.TenantID]Migration{}
+	before := uint64(0)
+	for m := range v.Migrations(0) {
+		all++
+		if row, ok := v.Migration(m.ID); !ok || row.Number != m.Number || m.Number == 0 || m.Number > v.Index() || before != 0 && m.Number >= before {
+			say("migration %s has number %d after %d", m.ID, m.Number, before)
+		}
+		before = m.Number
+		if _, later := latest[m.Tenant]; !later {
+			latest[m.Tenant] = m
+		}
+		if err := m.Check(); err != nil {
+			say("%v", err)
+		}
+		if m.Created <= 0 || m.Created > v.Clock() || m.Ended > v.Clock() || m.Done() != (m.EndNumber != 0) || m.EndNumber > v.Index() {
+			say("migration %+v at clock %d", m, v.Clock())
+		}
+		if m.Done() {
+			ended++
+			continue
+		}
+		live++
+		if latest[m.Tenant].ID != m.ID {
+			say("migration %s of %s is not its latest", m.ID, m.Tenant)
+		}
+		for i, a := range v.Homes(m.Tenant) {
+			if l := m.Lanes[i]; a.Cell != l.Owner || a.Epoch != l.Epoch || !m.Names(a.Cell) || a.Groups != m.Groups[m.side(a.Cell)] {
+				say("migration %s has the lane %+v, which is %+v", m.ID, l, a)
+			}
+		}
+		for _, id := range []cell.ID{m.Source, m.Target} {
+			if _, ok := v.Cell(id); !ok {
+				say("migration %s names cell %s, which is missing", m.ID, id)
+			}
+			if !slices.Contains(v.TenantsIn(id), m.Tenant) {
+				say("cell %s is not to know %s, which moves from it or to it", id, m.Tenant)
+			}
+		}
+	}
+	for tenant, m := range latest { // order-free: each by itself
+		if row, ok := v.MigrationOf(tenant); !ok || row.ID != m.ID {
+			say("the latest migration of %s is %s, want %s", tenant, row.ID, m.ID)
+		}
+	}
+	number := uint64(0)
+	listed := 0
+	for m := range v.LiveMigrations() {
+		if listed++; m.Done() || m.Number <= number {
+			say("migration %s is listed as live after %d", m.ID, number)
+		}
+		number = m.Number
+	}
+	if h := s.head; all != h.migrations || live != h.live || listed != live || ended > s.endedMax || v.LiveMigrationsCount() != live {
+		say("%d migrations, %d live (%d listed) and %d ended, counted as %d and %d", all, live, listed, ended, h.migrations, h.live)
 	}
 	return wrong
 }

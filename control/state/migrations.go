@@ -121,9 +121,9 @@ func (s *State) startMigration(index uint64, c command.StartMigration) Result {
 	if old, moving := v.liveOf(c.Tenant); moving {
 		return Result{Refused: existsError(old)}
 	}
-	if s.head.live >= MigrationsLiveMax {
+	if s.head.live >= s.liveMax {
 		return Result{Refused: &cell.LimitError{
-			Limit: limitMigrations, Scope: cell.ScopeCell, Value: int64(s.head.live) + 1, Bound: MigrationsLiveMax,
+			Limit: limitMigrations, Scope: cell.ScopeCell, Value: int64(s.head.live) + 1, Bound: int64(s.liveMax),
 			Remedy: "wait until some have ended: only a few copy at a time",
 		}}
 	}

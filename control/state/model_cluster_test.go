@@ -35,7 +35,7 @@ func (m *model) applyCluster(index uint64, c command.Command) string {
 	switch c := c.(type) {
 	case command.Audited:
 		answer := m.apply(index, c.Command)
-		if answer == "ok" {
+		if answer == "ok" && command.Audits(c) {
 			m.audit = append(m.audit, AuditRecord{
 				Sequence: uint64(len(m.audit)) + 1, Time: m.clock, Actor: c.Actor, Action: c.Type().String(), Subject: command.Subject(c.Command),
 				Detail: command.Detail(c.Command), Index: index,
@@ -74,6 +74,13 @@ func (m *model) applyCluster(index uint64, c command.Command) string {
 			a.Epoch += 1 << 32
 			m.homes[lane] = a
 		}
+		for id, row := range m.rows {
+			if !row.Done() {
+				row.Lanes[0].Epoch += 1 << 32
+				row.Lanes[1].Epoch += 1 << 32
+				m.rows[id] = row
+			}
+		}
 		return "ok"
 	case command.Assign:
 		return m.assign(c)
@@ -83,12 +90,14 @@ func (m *model) applyCluster(index uint64, c command.Command) string {
 		}
 		answer := "same"
 		for _, s := range c.Samples {
-			if m.homes[interactive(s.Tenant)].Cell == c.Cell {
-				m.profiles[s.Tenant] = m.profiles[s.Tenant].Record(c.Hour, s.Sample)
+			if used, ok := m.used(c, s); ok {
+				m.profiles[s.Tenant] = m.profiles[s.Tenant].Record(c.Hour, used)
 				answer = "ok"
 			}
 		}
 		return answer
+	case command.StartMigration, command.AdvanceMigration, command.ForgetMigration:
+		return m.applyMigration(index, c)
 	case command.RegisterAgent, command.ForgetAgent, command.CreateJoinToken, command.UseJoinToken:
 		return m.applyAgent(c)
 	default:
@@ -100,9 +109,11 @@ func interactive(id cell.TenantID) cell.Lane {
 	return cell.Lane{Tenant: id, Class: cell.ClassInteractive}
 }
 
+func batch(id cell.TenantID) cell.Lane { return cell.Lane{Tenant: id, Class: cell.ClassBatch} }
+
 func (m *model) tenantsIn(id cell.ID) (n int) {
-	for lane, a := range m.homes {
-		if a.Cell == id && lane.Class == cell.ClassInteractive {
+	for tenant := range m.tenants {
+		if m.homes[interactive(tenant)].Cell == id || m.homes[batch(tenant)].Cell == id {
 			n++
 		}
 	}
@@ -144,17 +155,23 @@ func (m *model) applyCell(c command.Command) string {
 		if c.Hand != nil {
 			row.Hand = *c.Hand
 		}
-		if (row.Groups == 0) != (row.Hand == 0) || row.Hand > row.Groups || row.Groups < before && m.tenantsIn(id) > 0 {
+		if (row.Groups == 0) != (row.Hand == 0) || row.Hand > row.Groups || row.Groups < before && (m.tenantsIn(id) > 0 || m.moves(id)) {
 			return "bad"
 		}
 	case command.SetCellPhase:
 		switch {
-		case row.Phase == c.Phase:
+		case row.Phase == c.Phase && (!c.Evacuate || row.Evacuating):
 			return "same"
 		case row.Phase == placement.PhaseForming || row.Phase == placement.PhaseDraining && c.Phase == placement.PhaseOpen:
 			return "phase"
 		}
 		row.Phase = c.Phase
+		if c.Evacuate {
+			row.Evacuating = true
+		}
+		if c.Phase == placement.PhaseOpen {
+			row.Evacuating = false
+		}
 	case command.SetCellVoters:
 		forming := row.Phase == placement.PhaseForming
 		switch {
@@ -177,7 +194,7 @@ func (m *model) applyCell(c command.Command) string {
 		}
 		row.Voters = c.Voters
 	case command.DeleteCell:
-		if m.tenantsIn(id) > 0 {
+		if m.tenantsIn(id) > 0 || m.moves(id) {
 			return "in use"
 		}
 		delete(m.cells, id)
@@ -197,15 +214,19 @@ func (m *model) applyCell(c command.Command) string {
 func (m *model) assign(c command.Assign) string {
 	t, ok := m.tenants[c.Tenant]
 	home, has := m.cells[c.Cell]
-	old := m.homes[interactive(c.Tenant)]
+	old, other := m.homes[interactive(c.Tenant)], m.homes[batch(c.Tenant)]
+	epoch := max(old.Epoch, other.Epoch)
+	same := func(a Assignment) bool { return a.Cell == c.Cell && a.Groups == c.Groups && a.Since == c.Time }
 	switch {
 	case !ok || !has:
 		return "missing"
-	case old.Cell == c.Cell && old.Groups == c.Groups && old.Since == c.Time && old.Epoch != c.Expect:
+	case same(old) && same(other) && epoch != c.Expect:
 		return "same"
+	case m.moving(c.Tenant) != "":
+		return "moving"
 	case home.Phase != placement.PhaseOpen:
 		return "phase"
-	case old.Epoch != c.Expect || c.CellGeneration != 0 && c.CellGeneration != home.Generation:
+	case epoch != c.Expect || c.CellGeneration != 0 && c.CellGeneration != home.Generation:
 		return "stale"
 	case t.Rules.Cell != "" && t.Rules.Cell != c.Cell:
 		return "bad"
@@ -338,7 +359,8 @@ func drawCluster(t *rapid.T, m *model, tenant cell.TenantID, at cell.Instant) co
 		}
 		return c
 	case 7:
-		return command.SetCellPhase{Cell: id, Phase: rapid.SampledFrom(placement.Phases()).Draw(t, "phase"), Time: at}
+		evacuate := rapid.IntRange(0, 3).Draw(t, "evacuate") == 0
+		return command.SetCellPhase{Cell: id, Phase: rapid.SampledFrom(placement.Phases()).Draw(t, "phase"), Evacuate: evacuate, Time: at}
 	case 2, 3:
 		c := command.SetCellVoters{Cell: id, Generation: likely(m.cells[id].Generation), Time: at}
 		for _, n := range []command.AgentName{"a", "b", "c"}[:max(1, m.cells[id].Replicas-rapid.IntRange(0, 3).Draw(t, "fewer")/3)] {
@@ -349,7 +371,7 @@ func drawCluster(t *rapid.T, m *model, tenant cell.TenantID, at cell.Instant) co
 		return command.DeleteCell{Cell: id, Time: at}
 	case 0, 1:
 		c := command.Assign{
-			Tenant: tenant, Cell: id, Expect: cell.Epoch(likely(uint64(m.homes[interactive(tenant)].Epoch))), CellGeneration: likely(m.cells[id].Generation),
+			Tenant: tenant, Cell: id, Expect: cell.Epoch(likely(uint64(max(m.homes[interactive(tenant)].Epoch, m.homes[batch(tenant)].Epoch)))), CellGeneration: likely(m.cells[id].Generation),
 			Decision: rapid.SampledFrom([]string{"", "why", "because\nof that"}).Draw(t, "decision"), Time: at,
 		}
 		if m.cells[id].Groups > 0 {
@@ -387,7 +409,7 @@ func compareCluster(t *rapid.T, v View, m *model) {
 	for row := range v.Cells("") {
 		n++
 		if want := m.cells[row.ID]; !row.same(want) || row.Created != want.Created || row.Updated != want.Updated || row.Reformed != want.Reformed ||
-			row.Tenants != m.tenantsIn(row.ID) {
+			row.Evacuating != want.Evacuating || row.Tenants != m.tenantsIn(row.ID) {
 			t.Fatalf("cell %+v, want %+v with %d tenants", row, want, m.tenantsIn(row.ID))
 		}
 	}

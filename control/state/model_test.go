@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/fairlead/fairlead/cell"
 	"github.com/fairlead/fairlead/control/command"
+	"github.com/fairlead/fairlead/migrate"
 	"github.com/fairlead/fairlead/placement"
 )
 
@@ -23,12 +23,13 @@ type model struct {
 	tenants       map[cell.TenantID]Tenant
 	keys          map[command.KeyID]Key
 	clusterModel
+	migrationModel
 }
 
 func newModel() *model {
 	return &model{
 		organizations: map[cell.OrganizationID]Organization{}, tenants: map[cell.TenantID]Tenant{}, keys: map[command.KeyID]Key{},
-		clusterModel: newClusterModel(),
+		clusterModel: newClusterModel(), migrationModel: migrationModel{rows: map[cell.MigrationID]Migration{}, endedMax: MigrationsEndedMax},
 	}
 }
 
@@ -218,6 +219,8 @@ func word(r Result) string {
 	_, phase := errors.AsType[*PhaseError](err)
 	_, used := errors.AsType[*InUseError](err)
 	_, token := errors.AsType[*TokenError](err)
+	_, moving := errors.AsType[*MigrationExistsError](err)
+	_, transition := errors.AsType[*migrate.TransitionError](err)
 	switch {
 	case err == nil && r.Repeated:
 		return "same"
@@ -231,6 +234,12 @@ func word(r Result) string {
 		return "in use"
 	case token:
 		return "token"
+	case moving:
+		return "moving"
+	case transition:
+		return "transition"
+	case errors.Is(err, migrate.ErrAttempt):
+		return "attempt"
 	case bad:
 		return "bad"
 	case exists:
@@ -258,7 +267,9 @@ func draw(t *rapid.T, m *model) command.Command {
 	if rapid.Bool().Draw(t, "labelled") {
 		rules.Require = []placement.Label{{Key: "zone", Value: "1"}}
 	}
-	switch rapid.IntRange(0, 12).Draw(t, "type") {
+	switch rapid.IntRange(0, 18).Draw(t, "type") {
+	case 13, 14, 15, 16, 17, 18:
+		return drawMigration(t, m, tenant, at)
 	case 12:
 		c := command.CreateTenant{Tenant: tenant, Weight: weight.Draw(t, "weight"), Time: at}
 		if rapid.Bool().Draw(t, "promised") {
@@ -304,48 +315,71 @@ func draw(t *rapid.T, m *model) command.Command {
 	}
 }
 
-// The state answers and stands as the model does; a replica fed the same log, through its bytes and with a snapshot and a restore in the
-// middle, has the same hash at every index.
+// The state answers and stands as the model does, whatever comes; see agree.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s, replica := New(), New()
-		m := newModel()
 		var before []command.Command
 		if rapid.Bool().Draw(t, "prelude") {
 			before = prelude()
 		}
-		for i := range len(before) + rapid.IntRange(20, 80).Draw(t, "commands") {
-			var c command.Command
-			if i < len(before) {
-				c = before[i]
-			} else {
-				c = draw(t, m)
+		agree(t, before, rapid.IntRange(20, 80).Draw(t, "commands"), draw)
+	})
+}
+
+// Most of the commands move tenants, between cells that come and go.
+func TestModelOfMigrations(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		agree(t, prelude(), rapid.IntRange(30, 80).Draw(t, "commands"), func(t *rapid.T, m *model) command.Command {
+			at := cell.Instant(rapid.IntRange(0, 20).Draw(t, "time"))
+			if rapid.IntRange(0, 9).Draw(t, "other") > 0 {
+				return drawMigration(t, m, "a", at)
 			}
-			if rapid.Bool().Draw(t, "audited") {
-				c = command.Audited{Actor: "key_" + strconv.Itoa(i%3), Command: c}
-			}
-			index := uint64(i) + 1
-			r := apply(t, s, index, c)
-			if got, want := word(r), m.apply(index, c); got != want {
-				t.Fatalf("%+v: %s (%v), want %s", c, got, r.Refused, want)
-			}
-			decoded, err := command.Decode(command.Encode(c))
-			if err != nil {
+			return drawCluster(t, m, "a", at)
+		})
+	})
+}
+
+// agree demands that the state answers and stands as the model does; a replica fed the same log, through its bytes and with a snapshot and a restore in the
+// middle, has the same hash at every index.
+func agree(t *rapid.T, before []command.Command, commands int, draw func(*rapid.T, *model) command.Command) {
+	s, replica := New(), New()
+	m := newModel()
+	if rapid.Bool().Draw(t, "forgetful") {
+		s.endedMax, replica.endedMax, m.endedMax = 2, 2, 2
+	}
+	for i := range len(before) + commands {
+		var c command.Command
+		if i < len(before) {
+			c = before[i]
+		} else {
+			c = draw(t, m)
+		}
+		if rapid.Bool().Draw(t, "audited") {
+			c = command.Audited{Actor: []string{"key_0", "key_1", command.ActorControl}[i%3], Command: c}
+		}
+		index := uint64(i) + 1
+		r := apply(t, s, index, c)
+		if got, want := word(r), m.apply(index, c); got != want {
+			t.Fatalf("%+v: %s (%v), want %s", c, got, r.Refused, want)
+		}
+		decoded, err := command.Decode(command.Encode(c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		replica.Apply(index, decoded)
+		if rapid.IntRange(0, 9).Draw(t, "restore") == 0 {
+			if replica, err = Restore(bytes.NewReader(snapshotOf(t, replica.View()))); err != nil {
 				t.Fatal(err)
 			}
-			replica.Apply(index, decoded)
-			if rapid.IntRange(0, 9).Draw(t, "restore") == 0 {
-				if replica, err = Restore(bytes.NewReader(snapshotOf(t, replica.View()))); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if s.View().Hash() != replica.View().Hash() {
-				t.Fatalf("after %+v the replica has another state", c)
-			}
-			compare(t, s.View(), m)
-			compareCluster(t, s.View(), m)
+			replica.endedMax = s.endedMax
 		}
-	})
+		if s.View().Hash() != replica.View().Hash() {
+			t.Fatalf("after %+v the replica has another state", c)
+		}
+		compare(t, s.View(), m)
+		compareCluster(t, s.View(), m)
+		compareMigrations(t, s.View(), m)
+	}
 }
 
 func compare(t *rapid.T, v View, m *model) {

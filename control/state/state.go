@@ -68,7 +68,7 @@ type State struct {
 	// The bounds that have these names, but for tests of what happens at them.
 	auditMax          uint64
 	decisionsBytesMax int
-	endedMax          int // MigrationsEndedMax
+	liveMax, endedMax int // MigrationsLiveMax, MigrationsEndedMax
 }
 
 // head is what there is beside the tables.
@@ -89,7 +89,9 @@ type head struct {
 
 // New returns the empty state.
 func New() *State {
-	return &State{db: newDB(), auditMax: AuditMax, decisionsBytesMax: DecisionsBytesMax, endedMax: MigrationsEndedMax}
+	return &State{
+		db: newDB(), auditMax: AuditMax, decisionsBytesMax: DecisionsBytesMax, liveMax: MigrationsLiveMax, endedMax: MigrationsEndedMax,
+	}
 }
 
 // Index returns the index of the last entry applied or passed over; 0 for none.

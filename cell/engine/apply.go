@@ -53,15 +53,18 @@ func (s *State) Apply(index uint64, e *Entry) Applied {
 		a.Results[i] = s.applyFact(f, &a)
 	}
 	s.applyAccounts(e)
+	s.applyShares()
 	s.fireTimers(&a)
 	s.expireKeys()
+	s.settle()
 	return a
 }
 
 // applyAccounts takes in where who was charged stands now. An account of nobody's is passed by: it has no result to be refused in.
 func (s *State) applyAccounts(e *Entry) {
 	for i := range e.Accounts {
-		if l := s.Lane(e.Accounts[i].Lane); l != nil {
+		// What a lane was charged in the entry that fences it is still its own.
+		if l := s.Lane(e.Accounts[i].Lane); l != nil && (l.serves() || l.Mode == cell.ModeFenced && l.Fence == s.index) {
 			s.touchLane(l)
 			l.Account = e.Accounts[i].Account
 		}
@@ -95,47 +98,96 @@ func (s *State) applyFact(f Fact, a *Applied) Result {
 	case *ChargeFact:
 		return s.applyCharge(f)
 	case *PolicyFact:
-		return s.applyPolicy(f)
+		return s.applyPolicy(f, a)
 	case *LimitsFact:
 		return s.applyLimits(f)
 	case *OrganizationFact:
 		return s.applyOrganization(f)
 	default:
+		return s.applyLaneFact(f, a)
+	}
+}
+
+// applyLaneFact is applyFact for what is done to a lane as a whole.
+func (s *State) applyLaneFact(f Fact, a *Applied) Result {
+	switch f := f.(type) {
+	case *StageFact:
+		return s.applyStage(f, a)
+	case *TrackFact:
+		return s.applyTrack(f)
+	case *ModeFact:
+		return s.applyMode(f, a)
+	case *ImportFact:
+		return s.applyImport(f, a)
+	case *WipeFact:
+		return s.applyWipe(f, a)
+	case *ProveFact:
+		return Result{Index: s.index}
+	default:
 		panic(fmt.Sprintf("engine: fact of type %T", f))
 	}
 }
 
-func (s *State) applyPolicy(f *PolicyFact) Result {
+func (s *State) applyPolicy(f *PolicyFact, a *Applied) Result {
 	if o := f.Policy.Organization; o != "" && s.organizations[o] == nil {
 		return Result{Err: ErrOrganizationUnknown}
 	}
 	t := s.tenants[f.Policy.Tenant]
 	if t == nil {
-		t = s.newTenant(f.Policy.Tenant)
+		t = s.newTenant(f.Policy.Tenant, cell.ModeOpen)
 	}
 	if f.Policy.Epoch < t.Policy.Epoch {
 		return Result{Err: ErrPolicyStale}
 	}
-	for _, l := range t.lanes {
-		s.touchLane(l)
-	}
-	if f.Policy.Starts.Jobs != t.Policy.Starts.Jobs {
-		s.touchTenant(t)
-	}
-	t.Policy = f.Policy
-	if kept := startsKept(t); kept != len(t.starts.at) {
-		t.starts.keep(kept)
+	s.setPolicy(t, &f.Policy)
+	if t.away() && f.Policy.Epoch > max(t.lanes[0].Epoch, t.lanes[1].Epoch) {
+		for _, l := range t.lanes {
+			s.setMode(l, cell.ModeOpen, l.Epoch, cell.Move{})
+			s.emptied(l)
+			l.Fence = 0
+			a.Lanes = append(a.Lanes, l.ID)
+		}
 	}
 	return Result{}
 }
 
-func (s *State) newTenant(id cell.TenantID) *Tenant {
+// away reports whether both of the tenant's lanes have left and nothing of them is left behind: then a policy says that the tenant is assigned to this
+// cell again. While a lane of it is here, or comes, a policy says nothing of the other.
+func (t *Tenant) away() bool {
+	for _, l := range t.lanes {
+		if l.Mode != cell.ModeTombstone || l.left() > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// setPolicy makes a policy that is not older the tenant's.
+func (s *State) setPolicy(t *Tenant, p *cell.TenantPolicy) {
+	for _, l := range t.lanes {
+		s.touchLane(l)
+	}
+	if p.Starts.Jobs != t.Policy.Starts.Jobs {
+		s.touchTenant(t)
+	}
+	t.Policy = *p
+	if kept := startsKept(t); kept != len(t.starts.at) {
+		t.starts.keep(kept)
+	}
+}
+
+func (s *State) newTenant(id cell.TenantID, mode cell.Mode) *Tenant {
 	t := &Tenant{written: s.generation}
 	for _, c := range cell.Classes() {
-		l := &Lane{ID: cell.Lane{Tenant: id, Class: c}, Tenant: t, written: s.generation}
+		l := &Lane{
+			ID: cell.Lane{Tenant: id, Class: c}, Tenant: t, Mode: mode, written: s.generation,
+			keeper: -1, timed: -1, keying: -1,
+		}
 		t.lanes[c.Index()] = l
 		s.lanes = append(s.lanes, l)
-		heap.Push(&s.keepers, l)
+		if l.serves() {
+			heap.Push(&s.keepers, l)
+		}
 	}
 	s.tenants[id] = t
 	return t
@@ -155,6 +207,13 @@ func (s *State) applySubmit(f *SubmitFact) Result {
 		return r
 	}
 	l := s.Lane(cell.Lane{Tenant: f.Tenant, Class: f.Class})
+	if r := l.keys[hash]; r != nil && f.Spec.Key != "" {
+		s.expireKey(r) // it is past
+	}
+	if l.Epoch != 0 {
+		s.touchLane(l)
+		l.Submitted++
+	}
 	s.accepted++
 	j := &Job{
 		ID: f.ID, Seq: s.accepted, Lane: l, Spec: f.Spec, BodyHash: f.BodyHash, Created: s.time, WakeAt: f.Spec.NotBefore,
@@ -176,13 +235,13 @@ func (s *State) insert(j *Job, accepted bool) {
 	j.position = len(s.all)
 	s.all = append(s.all, j)
 	s.jobs[j.ID] = j
-	t := j.Lane.Tenant
-	t.list = append(t.list, listed{seq: j.Seq, job: j})
+	j.Lane.list.put(j.Seq, j)
 	if !j.State.Ended() {
 		s.enterKeys(j, accepted)
 	}
 	s.count(j, 1)
 	s.arm(j)
+	s.mark(j)
 }
 
 // Extra is what an entry being sealed holds already, on top of the state.
@@ -204,9 +263,12 @@ func (s *State) precheck(f *SubmitFact, x Extra) (Result, keyHash, bool) {
 	if l == nil {
 		return Result{Err: ErrTenantUnknown}, hash, true
 	}
+	if err := l.CheckLane(f.Epoch); err != nil {
+		return Result{JobID: f.ID, Err: err}, hash, true
+	}
 	if f.Spec.Key != "" {
 		hash = hashKey(f.Spec.Key)
-		if r := l.keys[hash]; r != nil {
+		if r := l.keys[hash]; r != nil && !s.past(r) {
 			return s.repeated(f, r), hash, true
 		}
 		if err := s.checkKeys(x); err != nil {
@@ -224,11 +286,11 @@ func (s *State) precheck(f *SubmitFact, x Extra) (Result, keyHash, bool) {
 
 // checkKeys returns a *cell.LimitError when the cell has no room for another key.
 func (s *State) checkKeys(x Extra) error {
-	if s.keys.records+x.Keys < s.limits.KeyRecordsMax {
+	if s.keyRecords+x.Keys < s.limits.KeyRecordsMax {
 		return nil
 	}
 	return &cell.LimitError{
-		Limit: "key_records_max", Scope: cell.ScopeCell, Value: s.keys.records + x.Keys + 1, Bound: s.limits.KeyRecordsMax,
+		Limit: "key_records_max", Scope: cell.ScopeCell, Value: s.keyRecords + x.Keys + 1, Bound: s.limits.KeyRecordsMax,
 		RetryAfter: time.Minute, Remedy: "submit without an idempotency key, or wait until older keys expire",
 	}
 }
@@ -285,6 +347,9 @@ func (s *State) applyGrant(f *GrantFact) Result {
 	if j == nil {
 		return Result{JobID: f.ID, Err: ErrJobUnknown}
 	}
+	if err := j.Lane.CheckLane(0); err != nil {
+		return Result{JobID: j.ID, State: j.State, Err: err}
+	}
 	if _, ok := next(j.State, eventGrant, false); !ok {
 		return Result{JobID: j.ID, State: j.State, Err: &StateError{JobID: j.ID, State: j.State, Asked: eventGrant.String()}}
 	}
@@ -295,10 +360,14 @@ func (s *State) applyGrant(f *GrantFact) Result {
 	charged := f.Lease.Charged
 	j.Lease = f.Lease
 	j.Lease.Charged = 0
-	j.Lease.Token.Epoch = j.Lane.Tenant.Policy.Epoch
+	j.Lease.Token.Epoch = max(j.Lane.Tenant.Policy.Epoch, j.Lane.Epoch)
 	j.Lease.Token.Attempt = j.Attempt
 	s.charge(j, charged)
 	s.started(j.Lane.Tenant)
+	if l := j.Lane; l.Epoch != 0 {
+		s.touchLane(l)
+		l.Granted++
+	}
 	return Result{JobID: j.ID, State: j.State}
 }
 
@@ -306,6 +375,9 @@ func (s *State) applyCharge(f *ChargeFact) Result {
 	j := s.jobs[f.ID]
 	if j == nil {
 		return Result{JobID: f.ID, Err: ErrJobUnknown}
+	}
+	if err := j.Lane.CheckLane(0); err != nil {
+		return Result{JobID: j.ID, State: j.State, Err: err}
 	}
 	if j.State != Leased || j.Lease.Token != f.Token {
 		return Result{JobID: j.ID, State: j.State, Err: ErrLeaseStale}
@@ -427,6 +499,9 @@ func (s *State) CheckOutcome(f *OutcomeFact) (*Job, Result) {
 		return nil, Result{JobID: f.ID, Err: ErrJobUnknown}
 	}
 	r := Result{JobID: j.ID, State: j.State}
+	if r.Err = j.Lane.CheckLane(f.Epoch); r.Err != nil {
+		return j, r
+	}
 	switch {
 	case j.Lease.Token != f.Token || j.Attempt == 0:
 		r.Err = ErrLeaseStale
@@ -451,6 +526,9 @@ func (s *State) applyCancel(f *CancelFact, a *Applied) Result {
 	j := s.JobOf(f.Tenant, f.ID)
 	if j == nil {
 		return Result{JobID: f.ID, Err: ErrJobUnknown}
+	}
+	if err := j.Lane.CheckLane(f.Epoch); err != nil {
+		return Result{JobID: j.ID, State: j.State, Err: err}
 	}
 	if j.State.Ended() {
 		return Result{JobID: j.ID, State: j.State, Duplicate: true}
@@ -490,6 +568,9 @@ func (s *State) PrecheckRetry(f *RetryFact, x Extra) Result {
 		return Result{JobID: f.ID, Err: ErrJobUnknown}
 	}
 	r := Result{JobID: j.ID, State: j.State}
+	if r.Err = j.Lane.CheckLane(f.Epoch); r.Err != nil {
+		return r
+	}
 	if _, ok := next(j.State, eventRetry, false); !ok {
 		r.Err = &StateError{JobID: j.ID, State: j.State, Asked: eventRetry.String()}
 		return r
@@ -570,6 +651,10 @@ func (s *State) count(j *Job, n int64) {
 		b := n * j.finishedBytes()
 		l.finishedJobs += n
 		l.finishedBytes += b
+		if l.keeper < 0 {
+			s.resting += b
+			return
+		}
 		s.finishedBytes += b
 		heap.Fix(&s.keepers, l.keeper)
 		return

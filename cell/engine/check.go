@@ -3,6 +3,8 @@ package engine
 import (
 	"errors"
 	"fmt"
+
+	"github.com/fairlead/fairlead/cell"
 )
 
 // Check recomputes what the state keeps counted and ordered, and returns all differences together. It walks everything: tests call it after
@@ -15,12 +17,18 @@ func (s *State) Check() error {
 	if len(s.all) != len(s.jobs) {
 		c.fault("%d jobs in the walk, %d by id", len(s.all), len(s.jobs))
 	}
-	var live, bytes, finished, keys int64
+	var live, bytes, finished, resting, keys int64
+	open := 0
 	for _, l := range s.Lanes() {
 		c.lane(l)
 		live += l.liveJobs
 		bytes += l.liveBytes
-		finished += l.finishedBytes
+		if l.serves() {
+			finished += l.finishedBytes
+			open++
+		} else {
+			resting += l.finishedBytes
+		}
 		keys += int64(len(l.keys))
 	}
 	if 2*len(s.tenants) != len(s.lanes) {
@@ -30,27 +38,22 @@ func (s *State) Check() error {
 	if live != s.liveJobs || bytes != s.liveBytes {
 		c.fault("the cell counts %d live jobs of %d bytes, its lanes %d of %d", s.liveJobs, s.liveBytes, live, bytes)
 	}
-	if finished != s.finishedBytes || len(s.keepers) != len(s.lanes) {
-		c.fault("the cell counts %d bytes of ended jobs in %d lanes, its %d lanes %d", s.finishedBytes, len(s.keepers), len(s.lanes), finished)
+	if finished != s.finishedBytes || resting != s.resting || len(s.keepers) != open {
+		c.fault("the cell counts %d bytes of ended jobs in %d open lanes, its %d open lanes %d; and %d in the others, which have %d", s.finishedBytes,
+			len(s.keepers), open, finished, s.resting, resting)
 	}
 	for i, l := range s.keepers {
 		if l.keeper != i || i > 0 && s.keepers.Less(i, (i-1)/2) {
 			c.fault("lane %v is out of place among those that keep ended jobs", l.ID)
 		}
 	}
-	if keys != s.keys.records {
-		c.fault("the cell counts %d keys, its lanes have %d", s.keys.records, keys)
+	if keys != s.keyRecords {
+		c.fault("the cell counts %d keys, its lanes have %d", s.keyRecords, keys)
 	}
 	c.keys()
 	c.lists()
-	for i, j := range s.timers {
-		if j.timer != i || j.due != j.timerAt() {
-			c.fault("timer %d is that of %v, which thinks it has timer %d", i, j.ID, j.timer)
-		}
-		if i > 0 && s.timers.Less(i, (i-1)/2) {
-			c.fault("timer %d is due before the one above it", i)
-		}
-	}
+	c.timers()
+	c.moves()
 	return errors.Join(c.faults...)
 }
 
@@ -62,8 +65,8 @@ type checker struct {
 	faults []error
 }
 
-// keySums is what the counts of a concurrency key should be.
-type keySums struct{ live, held int64 }
+// keySums is what the counts of a concurrency key should be, by class.
+type keySums struct{ live, held [2]int64 }
 
 // laneSums is what a lane's counters should be.
 type laneSums struct {
@@ -101,7 +104,7 @@ func (c *checker) job(i int, j *Job) {
 		sums.liveJobs++
 		sums.liveBytes += j.Bytes()
 	}
-	if (j.timerAt() != 0) != (j.timer >= 0) || (j.timer >= 0 && (j.timer >= len(s.timers) || s.timers[j.timer] != j)) {
+	if (j.timerAt() != 0) != (j.timer >= 0) || (j.timer >= 0 && (j.timer >= len(j.Lane.timers) || j.Lane.timers[j.timer] != j)) {
 		c.fault("%v, which is %v, has timer %d and is due at %d", j.ID, j.State, j.timer, j.timerAt())
 	}
 	if j.State == Leased && j.Lease.Token.Attempt != j.Attempt {
@@ -129,7 +132,9 @@ func (c *checker) concurrency(j *Job) {
 	if j.State == Leased {
 		held = 1
 	}
-	c.held[t] += held
+	if j.Lane.holds() {
+		c.held[t] += held
+	}
 	for _, k := range j.Spec.Keys {
 		record := t.concurrency[k.Key]
 		if record == nil {
@@ -137,7 +142,9 @@ func (c *checker) concurrency(j *Job) {
 			continue
 		}
 		sums := c.keyed[record]
-		c.keyed[record] = keySums{live: sums.live + 1, held: sums.held + held}
+		sums.live[j.Lane.ID.Class.Index()]++
+		sums.held[j.Lane.ID.Class.Index()] += held
+		c.keyed[record] = sums
 	}
 }
 
@@ -147,8 +154,8 @@ func (c *checker) tenants() {
 	keys := 0
 	for _, t := range s.Tenants() {
 		id := t.Policy.Tenant
-		if t.held != c.held[t] {
-			c.fault("tenant %q counts %d leases, and has %d", id, t.held, c.held[t])
+		if t.Held() != c.held[t] {
+			c.fault("tenant %q counts %d leases, and has %d", id, t.Held(), c.held[t])
 		}
 		if o := t.Policy.Organization; o != "" && s.organizations[o] == nil {
 			c.fault("tenant %q is of organization %q, which has no record", id, o)
@@ -163,7 +170,8 @@ func (c *checker) tenants() {
 		c.fault("%d concurrency keys in the walk, and tenants have %d", len(s.concurrency), keys)
 	}
 	for i, k := range s.concurrency {
-		if sums := c.keyed[k]; k.position != i || k.tenant.concurrency[k.key] != k || k.live != sums.live || k.held != sums.held || k.live == 0 {
+		if sums := c.keyed[k]; k.position != i || k.tenant.concurrency[k.key] != k || k.live != sums.live || k.held != sums.held ||
+			k.live == [2]int64{} {
 			c.fault("concurrency key %q of tenant %q counts %d live jobs and %d leases, and has %d and %d", k.key, k.tenant.Policy.Tenant, k.live,
 				k.held, sums.live, sums.held)
 		}
@@ -202,6 +210,9 @@ func (c *checker) lane(l *Lane) {
 	var jobs int64
 	var seq uint64
 	for _, list := range []*jobList{&l.dropped, &l.whole} {
+		if l.Epoch != 0 {
+			seq = 0 // each is in order, and one that was imported dropped need not be older than the others
+		}
 		var older *Job
 		for j := list.oldest; j != nil; older, j = j, j.newer {
 			if j.older != older || j.finishSeq <= seq || j.Lane != l || j.gone || j.finishedList() != list {
@@ -223,53 +234,140 @@ func (c *checker) lane(l *Lane) {
 func (c *checker) keys() {
 	s := c.state
 	var listed, live int64
-	var older *keyRecord
-	for r := s.keys.oldest; r != nil; older, r = r, r.newer {
-		if r.older != older || older != nil && r.seq <= older.seq || r.seq == 0 || r.lane.keys[r.hash] != r {
-			c.fault("the key of %v, end number %d, is out of place", r.job, r.seq)
+	for _, l := range s.lanes {
+		checkOrder(c, l, "keys", &l.window)
+		for _, p := range l.window.places {
+			if r := p.item; r != nil {
+				listed++
+				if r.seq != p.number || r.lane != l || l.keys[r.hash] != r {
+					c.fault("the key of %v, end number %d, is out of place", r.job, r.seq)
+				}
+			}
 		}
-		listed++
+		among := s.keysOf(l)
+		if in := l.serves() && l.window.len() > 0; in != (l.keying >= 0) || in && among.lanes[l.keying] != l {
+			c.fault("lane %v has %d keys of ended jobs, and is at %d of those with such", l.ID, l.window.len(), l.keying)
+		}
 	}
-	if s.keys.newest != older {
-		c.fault("the keys have another newest than their last")
+	for k := range s.keyed {
+		for i := range s.keyed[k].lanes {
+			if i > 0 && s.keyed[k].Less(i, (i-1)/2) {
+				c.fault("lane %d has a key that expires before those of the lane above it", i)
+			}
+		}
 	}
 	for _, j := range s.all {
 		if j.key != nil {
 			live++
 		}
 	}
-	if listed+live != s.keys.records {
-		c.fault("%d keys are listed and %d are of live jobs, of %d", listed, live, s.keys.records)
+	if listed+live != s.keyRecords {
+		c.fault("%d keys are listed and %d are of live jobs, of %d", listed, live, s.keyRecords)
 	}
 }
 
-// lists checks that the tenants' lists have every job once, in order.
+// checkOrder checks that an order's places rise, and its counts.
+func checkOrder[T any](c *checker, l *Lane, what string, o *order[T]) {
+	gone := 0
+	for i, p := range o.places {
+		if i > 0 && p.number <= o.places[i-1].number {
+			c.fault("number %d of the %s of %v is out of order", p.number, what, l.ID)
+		}
+		switch {
+		case p.item == nil:
+			gone++
+		case i < o.head:
+			c.fault("number %d of the %s of %v is before the first", p.number, what, l.ID)
+		}
+	}
+	if gone != o.gone || o.first() == nil && o.len() > 0 {
+		c.fault("%v counts %d empty places of %s, and has %d", l.ID, o.gone, what, gone)
+	}
+}
+
+// lists checks that the lanes' lists have every job once, in order.
 func (c *checker) lists() {
 	s := c.state
 	listed := 0
-	for _, l := range s.Lanes() {
-		t := l.Tenant
-		if l != t.lanes[0] {
-			continue
-		}
-		gone := 0
-		for i, p := range t.list {
-			switch {
-			case i > 0 && p.seq <= t.list[i-1].seq:
-				c.fault("job number %d of tenant %q is out of order", p.seq, t.Policy.Tenant)
-			case p.job == nil:
-				gone++
-			case p.job.Seq != p.seq || p.job.Lane.Tenant != t || s.jobs[p.job.ID] != p.job:
-				c.fault("tenant %q lists %v, which is not its", t.Policy.Tenant, p.job.ID)
-			default:
+	for _, l := range s.lanes {
+		checkOrder(c, l, "jobs", &l.list)
+		for _, p := range l.list.places {
+			if j := p.item; j != nil {
 				listed++
+				if j.Seq != p.number || j.Lane != l || s.jobs[j.ID] != j {
+					c.fault("lane %v lists %v, which is not its", l.ID, j.ID)
+				}
 			}
-		}
-		if gone != t.gone {
-			c.fault("tenant %q counts %d forgotten jobs, and lists %d", t.Policy.Tenant, t.gone, gone)
 		}
 	}
 	if listed != len(s.jobs) {
-		c.fault("the tenants list %d jobs of %d", listed, len(s.jobs))
+		c.fault("the lanes list %d jobs of %d", listed, len(s.jobs))
+	}
+}
+
+// timers checks that every job's is where it belongs, and that open lanes, and no others, stand by their first.
+func (c *checker) timers() {
+	s := c.state
+	for _, l := range s.lanes {
+		for i, j := range l.timers {
+			if j.timer != i || j.due != j.timerAt() || j.Lane != l {
+				c.fault("timer %d of %v is that of %v, which thinks it has timer %d", i, l.ID, j.ID, j.timer)
+			}
+			if i > 0 && l.timers.Less(i, (i-1)/2) {
+				c.fault("timer %d of %v is due before the one above it", i, l.ID)
+			}
+		}
+		if in := l.serves() && len(l.timers) > 0; in != (l.timed >= 0) || in && s.timing[l.timed] != l {
+			c.fault("lane %v has %d timers, and is at %d of those with timers", l.ID, len(l.timers), l.timed)
+		}
+	}
+	for i := range s.timing {
+		if i > 0 && s.timing.Less(i, (i-1)/2) {
+			c.fault("lane %d is due before the one above it", i)
+		}
+	}
+}
+
+// moves checks what lanes have that move: modes that may be, and changes of records that are, once each.
+func (c *checker) moves() {
+	if n := len(c.state.dirty); n > 0 {
+		c.fault("%d changes have no numbers", n)
+	}
+	for _, l := range c.state.lanes {
+		k := l.tracker
+		filled := l.Mode == cell.ModeStaged || l.Mode == cell.ModeStandby
+		switch {
+		case !l.Mode.Valid() || l.Mode == cell.ModeFenced && l.Fence == 0 || l.serves() && l.Fence != 0:
+			c.fault("lane %v is %v, fenced at %d", l.ID, l.Mode, l.Fence)
+		case l.Tracked != (k != nil) || k != nil && !l.holds():
+			c.fault("lane %v is %v, tracked %v", l.ID, l.Mode, l.Tracked)
+		case !filled && (l.Cursor != Cursor{} || l.inherited != nil) || filled && l.Cursor.Change != l.Change:
+			c.fault("lane %v is %v, filled up to %v, at change %d", l.ID, l.Mode, l.Cursor, l.Change)
+		}
+		if k != nil {
+			c.tracker(l, k)
+		}
+	}
+}
+
+func (c *checker) tracker(l *Lane, k *tracker) {
+	checkOrder(c, l, "changes", &k.changes)
+	gone := 0
+	for _, p := range k.changes.places {
+		t := p.item
+		if t == nil {
+			continue
+		}
+		switch {
+		case t.number != p.number || t.tracking != k.number || t.lane != l || t.number <= k.since || t.number > l.Change:
+			c.fault("change %d of %v is out of place", p.number, l.ID)
+		case t.gone():
+			gone++
+		case t.job != nil && (t.job.trail != t || t.job.gone || t.job.Lane != l), t.key != nil && (t.key.trail != t || l.keys[t.key.hash] != t.key):
+			c.fault("change %d of %v is of what is not there", p.number, l.ID)
+		}
+	}
+	if gone != k.gone {
+		c.fault("lane %v counts %d records that are gone, and has %d", l.ID, k.gone, gone)
 	}
 }

@@ -8,8 +8,8 @@ type concurrency struct {
 	tenant *Tenant
 	key    string
 	bound  int64 // that of the job accepted last
-	live   int64 // jobs that have not ended; a job that names the key twice counts twice
-	held   int64 // leases of them
+	// Jobs that have not ended, and leases of them, by class; a job that names the key twice counts twice.
+	live, held [2]int64
 
 	position int    // index in State.concurrency
 	written  uint64 // the last snapshot generation that has this record
@@ -27,7 +27,7 @@ func (s *State) enterKeys(j *Job, accepted bool) {
 			s.touchConcurrency(c)
 			c.bound = k.Max
 		}
-		c.live++
+		c.live[j.Lane.ID.Class.Index()]++
 	}
 }
 
@@ -36,7 +36,7 @@ func (s *State) leaveKeys(j *Job) {
 	t := j.Lane.Tenant
 	for _, k := range j.Spec.Keys {
 		c := t.concurrency[k.Key]
-		if c.live--; c.live > 0 {
+		if c.live[j.Lane.ID.Class.Index()]--; c.live != [2]int64{} {
 			continue
 		}
 		s.touchConcurrency(c)
@@ -63,9 +63,7 @@ func (s *State) newConcurrency(t *Tenant, k cell.ConcurrencyKey) *concurrency {
 
 // countHeld counts n, 1 or -1, leases of a job.
 func (s *State) countHeld(j *Job, n int64) {
-	t := j.Lane.Tenant
-	t.held += n
 	for _, k := range j.Spec.Keys {
-		t.concurrency[k.Key].held += n
+		j.Lane.Tenant.concurrency[k.Key].held[j.Lane.ID.Class.Index()] += n
 	}
 }

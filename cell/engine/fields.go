@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/fairlead/fairlead/cell"
+import (
+	"math"
+
+	"github.com/fairlead/fairlead/cell"
+)
 
 // What stands in several kinds of record. Where later fields could not be appended, because others follow in some record, they are written apart,
 // at the end of each record and only where there are any: a record that does without them has the bytes that it always had.
@@ -101,6 +105,66 @@ func (w *writer) token(t Token) {
 
 func (r *reader) token() Token {
 	return Token{Epoch: cell.Epoch(r.uint()), Attempt: r.int32(), Nonce: r.fixed64()}
+}
+
+func (w *writer) lanesID(l cell.Lane) {
+	w.text(string(l.Tenant))
+	w.uint(uint64(l.Class))
+}
+
+func (r *reader) lanesID() cell.Lane {
+	return cell.Lane{Tenant: cell.TenantID(r.text()), Class: r.class()}
+}
+
+func (w *writer) move(m cell.Move) {
+	w.text(string(m.Migration))
+	w.uint(uint64(m.Attempt))
+}
+
+func (r *reader) move() cell.Move {
+	m := cell.Move{Migration: cell.MigrationID(r.text())}
+	n := r.uint()
+	if n > math.MaxUint32 {
+		r.fail("a number is out of its range")
+	}
+	m.Attempt = uint32(n)
+	return m
+}
+
+func (r *reader) mode() cell.Mode {
+	m := cell.Mode(r.byte())
+	if !m.Valid() {
+		r.fail("a lane in no mode")
+		return 0
+	}
+	return m
+}
+
+func (w *writer) cursor(c Cursor) {
+	w.uint(c.Seeded)
+	w.uint(c.Change)
+}
+
+func (r *reader) cursor() Cursor { return Cursor{Seeded: r.uint(), Change: r.uint()} }
+
+// wholePolicy is a policy with all of its fields, where others follow.
+func (w *writer) wholePolicy(p *cell.TenantPolicy) {
+	var b writer
+	b.policy(p)
+	if promises(p) {
+		b.policyMore(p)
+	}
+	w.bytes(b.b)
+}
+
+func (r *reader) wholePolicy() cell.TenantPolicy {
+	b := reader{b: r.view()}
+	p := b.policy()
+	b.policyMore(&p)
+	if b.err != nil {
+		r.fail(b.err.Error())
+	}
+	return p
 }
 
 func (w *writer) payload(p *Payload) {

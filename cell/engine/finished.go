@@ -73,21 +73,16 @@ func (l *Lane) oldestFinished() *Job {
 	return l.whole.oldest
 }
 
-// keeperHeap orders lanes by the bytes of their ended jobs, the largest first, then by name, so that every replica trims the same one.
+// keeperHeap orders open lanes by the bytes of their ended jobs, the largest first, then by name, so that every replica trims the same one.
 type keeperHeap []*Lane
 
 func (h keeperHeap) Len() int { return len(h) }
 
 func (h keeperHeap) Less(i, j int) bool {
-	a, b := h[i], h[j]
-	switch {
-	case a.finishedBytes != b.finishedBytes:
-		return a.finishedBytes > b.finishedBytes
-	case a.ID.Tenant != b.ID.Tenant:
-		return a.ID.Tenant < b.ID.Tenant
-	default:
-		return a.ID.Class < b.ID.Class
+	if a, b := h[i].finishedBytes, h[j].finishedBytes; a != b {
+		return a > b
 	}
+	return h[i].before(h[j])
 }
 
 func (h keeperHeap) Swap(i, j int) {
@@ -97,16 +92,17 @@ func (h keeperHeap) Swap(i, j int) {
 
 // Push is for container/heap only.
 func (h *keeperHeap) Push(x any) {
-	l, ok := x.(*Lane)
-	if !ok {
-		panic("engine: not a lane")
-	}
+	l := theLane(x)
 	l.keeper = len(*h)
 	*h = append(*h, l)
 }
 
-// Pop is for container/heap only: lanes stay.
-func (*keeperHeap) Pop() any { panic("engine: a lane leaves") }
+// Pop is for container/heap only.
+func (h *keeperHeap) Pop() any {
+	l := takeLast((*[]*Lane)(h))
+	l.keeper = -1
+	return l
+}
 
 // droppableBytes is what an ended job would lose with its payload and result.
 func (j *Job) droppableBytes() int { return len(j.Spec.Payload.Data) + len(j.Result.Data) }
@@ -118,8 +114,19 @@ func (s *State) drop(j *Job) {
 	j.Lane.whole.remove(j)
 	j.Spec.Payload.Data, j.Result.Data = nil, nil
 	j.Dropped = true
-	j.Lane.dropped.push(j)
+	s.pushFinished(j)
 	s.count(j, 1)
+}
+
+// pushFinished puts an ended job at the end of its list. One that others of the list ended after, which only a lane that was filled has, counts as the
+// latest from here on: a list is in the order of its jobs' numbers.
+func (s *State) pushFinished(j *Job) {
+	list := j.finishedList()
+	if list.newest != nil && list.newest.finishSeq > j.finishSeq {
+		s.ended++
+		j.finishSeq = s.ended
+	}
+	list.push(j)
 }
 
 // forget removes an ended job. Its key stands until the window is over.
@@ -127,14 +134,27 @@ func (s *State) forget(j *Job) {
 	if _, ok := next(j.State, eventForget, false); !ok {
 		panic("engine: forgetting a job that has not ended")
 	}
+	r := s.markedKey(j)
+	s.remove(j)
+	if r != nil {
+		s.markKey(r)
+	}
+}
+
+// remove removes a job, in whatever state it is. Its key stays.
+func (s *State) remove(j *Job) {
 	s.touch(j)
 	s.disarm(j)
 	s.count(j, -1)
+	if j.State.Ended() {
+		j.finishedList().remove(j)
+	} else {
+		s.leaveKeys(j)
+	}
 	j.gone = true
-	j.finishedList().remove(j)
 	delete(s.jobs, j.ID)
 	s.removeFromAll(j)
-	j.Lane.Tenant.unlist(j)
+	j.Lane.list.take(j.Seq)
 }
 
 func (s *State) removeFromAll(j *Job) {

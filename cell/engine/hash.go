@@ -23,7 +23,12 @@ func (s *State) Hash() [32]byte {
 	w.uint(s.accepted)
 	w.uint(s.ended)
 	jobs := slices.Clone(s.all)
-	sort.Slice(jobs, func(a, b int) bool { return jobs[a].Seq < jobs[b].Seq })
+	sort.Slice(jobs, func(a, b int) bool {
+		if jobs[a].Seq != jobs[b].Seq {
+			return jobs[a].Seq < jobs[b].Seq
+		}
+		return jobs[a].Lane.before(jobs[b].Lane)
+	})
 	for _, j := range jobs {
 		w.job(j)
 		flush()
@@ -31,6 +36,17 @@ func (s *State) Hash() [32]byte {
 	for _, l := range s.Lanes() {
 		record := l.record()
 		w.lane(&record)
+		if record.move != (laneMove{}) {
+			w.lanesMove(&record)
+		}
+		if k := l.tracker; k != nil {
+			for _, p := range k.changes.places {
+				if p.item != nil {
+					c := p.item.record()
+					w.change(&c)
+				}
+			}
+		}
 		hashes := make([]keyHash, 0, len(l.keys))
 		for h := range l.keys { // order-free: sorted below
 			hashes = append(hashes, h)

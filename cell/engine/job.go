@@ -161,7 +161,8 @@ type Job struct {
 	older, newer *Job         // neighbours among the lane's ended jobs
 	key          *keyRecord   // what its key stands for while it has not ended, nil without a key
 	due          cell.Instant // when its timer fires, while it has one
-	timer        int          // index in the timers' heap, -1 for none
+	timer        int          // index in the lane's timers, -1 for none
+	trail        *trail       // while its lane is tracked, filled or compared; see trail
 	position     int          // index in State.all
 	written      uint64       // the last snapshot generation that has this job's record
 }

@@ -10,10 +10,102 @@ type laneRecord struct {
 	class   cell.Class
 	charged cell.Cost
 	account cell.LaneAccount
+	move    laneMove
+}
+
+// laneMove is what is to be said of a lane that has moved, or moves, in a record of its own.
+type laneMove struct {
+	mode               cell.Mode
+	epoch              cell.Epoch
+	move               cell.Move
+	fence, opened      uint64
+	change             uint64
+	cursor             Cursor
+	submitted, granted int64
+	wiping             bool
+	tracked            bool
+	tracking           cell.Move
+	since, accepted    uint64 // of the tracker
+	inherited          *inherited
 }
 
 func (l *Lane) record() laneRecord {
-	return laneRecord{policy: l.Tenant.Policy, class: l.ID.Class, charged: l.Charged, account: l.Account}
+	r := laneRecord{policy: l.Tenant.Policy, class: l.ID.Class, charged: l.Charged, account: l.Account}
+	r.move = laneMove{
+		mode: l.Mode, epoch: l.Epoch, move: l.Move, fence: l.Fence, opened: l.opened, change: l.Change, cursor: l.Cursor, submitted: l.Submitted,
+		granted: l.Granted, wiping: l.wiping, tracked: l.Tracked, inherited: l.inherited,
+	}
+	if k := l.tracker; k != nil {
+		r.move.tracking, r.move.since, r.move.accepted = k.move, k.since, k.accepted
+	}
+	return r
+}
+
+func (w *writer) lanesMove(l *laneRecord) {
+	m := &l.move
+	w.text(string(l.policy.Tenant))
+	w.uint(uint64(l.class))
+	w.uint(uint64(m.mode))
+	w.uint(uint64(m.epoch))
+	w.move(m.move)
+	w.uint(m.fence)
+	w.uint(m.opened)
+	w.uint(m.change)
+	w.cursor(m.cursor)
+	w.int(m.submitted)
+	w.int(m.granted)
+	w.bool(m.wiping)
+	w.bool(m.tracked)
+	w.move(m.tracking)
+	w.uint(m.since)
+	w.uint(m.accepted)
+	w.bool(m.inherited != nil)
+	if m.inherited != nil {
+		w.inherited(m.inherited)
+	}
+}
+
+func (r *reader) lanesMove(s *State) (*Lane, laneMove) {
+	l := r.laneID(s)
+	m := laneMove{
+		mode: r.mode(), epoch: cell.Epoch(r.uint()), move: r.move(), fence: r.uint(), opened: r.uint(), change: r.uint(), cursor: r.cursor(),
+		submitted: r.int(), granted: r.int(), wiping: r.bool(), tracked: r.bool(), tracking: r.move(), since: r.uint(), accepted: r.uint(),
+	}
+	if r.bool() {
+		in := r.inherited()
+		m.inherited = &in
+	}
+	return l, m
+}
+
+// changeRecord is the number of a record's last change, in a lane that is tracked.
+type changeRecord struct {
+	lane   *Lane
+	isKey  bool
+	id     cell.JobID
+	hash   keyHash
+	number uint64
+	gone   bool
+}
+
+func (t *trail) record() changeRecord {
+	return changeRecord{lane: t.lane, isKey: t.isKey, id: t.id, hash: t.hash, number: t.number, gone: t.gone()}
+}
+
+func (w *writer) change(c *changeRecord) {
+	w.laneID(c.lane)
+	w.bool(c.isKey)
+	w.fixed(c.id[:])
+	w.fixed(c.hash[:])
+	w.uint(c.number)
+	w.bool(c.gone)
+}
+
+func (r *reader) change(s *State) changeRecord {
+	c := changeRecord{lane: r.laneID(s), isKey: r.bool(), id: r.id()}
+	r.fixed(c.hash[:])
+	c.number, c.gone = r.uint(), r.bool()
+	return c
 }
 
 // tenantRecord is what a snapshot has of a tenant beside its lanes.
@@ -68,40 +160,42 @@ func (r *reader) lane() laneRecord {
 
 func (w *writer) tenant(t *tenantRecord) {
 	w.text(string(t.tenant))
-	w.tenantAccount(&t.account)
-	w.uint(uint64(len(t.starts)))
-	for _, at := range t.starts {
-		w.instant(at)
-	}
-	w.uint(uint64(len(t.estimates)))
-	for _, e := range t.estimates {
-		w.text(string(e.operation))
-		w.int(int64(e.estimate.Mean))
-		w.int(e.estimate.Samples)
-	}
+	w.inherited(&inherited{account: t.account, starts: t.starts, estimates: t.estimates})
 }
 
 func (r *reader) tenant() tenantRecord {
-	t := tenantRecord{tenant: cell.TenantID(r.text()), account: r.tenantAccount()}
+	t := tenantRecord{tenant: cell.TenantID(r.text())}
+	in := r.inherited()
+	t.account, t.starts, t.estimates = in.account, in.starts, in.estimates
+	return t
+}
+
+func (r *reader) starts() []cell.Instant {
 	n := r.uint()
 	if n > uint64(len(r.b)) || n > cell.StartsMax {
 		r.fail("more starts than bytes")
-		return t
+		return nil
 	}
+	var starts []cell.Instant
 	for range n {
-		t.starts = append(t.starts, r.instant())
+		starts = append(starts, r.instant())
 	}
-	n = r.uint()
+	return starts
+}
+
+func (r *reader) estimates() []operationEstimate {
+	n := r.uint()
 	if n > uint64(len(r.b)/3) { // an estimate takes three bytes at least
 		r.fail("more estimates than bytes")
-		return t
+		return nil
 	}
+	var estimates []operationEstimate
 	for range n {
-		t.estimates = append(t.estimates, operationEstimate{
+		estimates = append(estimates, operationEstimate{
 			operation: cell.Operation(r.text()), estimate: cell.Estimate{Mean: cell.Cost(r.int()), Samples: r.int()},
 		})
 	}
-	return t
+	return estimates
 }
 
 func (w *writer) organization(o *Organization) {

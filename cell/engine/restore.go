@@ -37,6 +37,7 @@ type restorer struct {
 	headed  bool
 	jobs    []*Job
 	keys    []*keyRecord
+	changes []changeRecord
 	crc     uint32
 	records uint64
 	fault   error // the first
@@ -112,6 +113,10 @@ func (rs *restorer) record(kind byte, r *reader) {
 		if l := r.lane(); r.err == nil {
 			rs.lane(&l)
 		}
+	case recordMove:
+		if l, m := r.lanesMove(s); r.err == nil {
+			rs.move(l, &m)
+		}
 	case recordTenant:
 		if t := r.tenant(); r.err == nil {
 			rs.tenant(&t)
@@ -132,15 +137,63 @@ func (rs *restorer) record(kind byte, r *reader) {
 		if k := r.key(s); r.err == nil {
 			rs.keys = append(rs.keys, k)
 		}
+	case recordChange:
+		if c := r.change(s); r.err == nil {
+			rs.changes = append(rs.changes, c)
+		}
 	default:
 		r.fail("a record of a kind that this version does not know")
+	}
+}
+
+// move makes a lane what it was, before anything is in it.
+func (rs *restorer) move(l *Lane, m *laneMove) {
+	if l.record().move != (laneMove{}) {
+		rs.contradiction("lane %v has moved twice", l.ID)
+		return
+	}
+	if m.mode != cell.ModeOpen {
+		rs.state.closeLane(l)
+	}
+	l.Mode, l.Epoch, l.Move, l.Fence, l.opened = m.mode, m.epoch, m.move, m.fence, m.opened
+	l.Change, l.Cursor, l.Submitted, l.Granted = m.change, m.cursor, m.submitted, m.granted
+	l.wiping, l.inherited = m.wiping, m.inherited
+	if m.tracked {
+		rs.state.track(l, m.tracking)
+		l.tracker.since, l.tracker.accepted = m.since, m.accepted
+	}
+}
+
+// buildChanges gives the records of tracked lanes their numbers.
+func (rs *restorer) buildChanges() {
+	s := rs.state
+	for i := range rs.changes {
+		c := &rs.changes[i]
+		k := c.lane.tracker
+		if k == nil || c.number <= k.since || c.number > c.lane.Change || k.changes.at(c.number) != nil {
+			rs.contradiction("change %d of lane %v is none, or there twice", c.number, c.lane.ID)
+			return
+		}
+		t := &trail{lane: c.lane, isKey: c.isKey, id: c.id, hash: c.hash, number: c.number, tracking: k.number}
+		switch j, r := s.jobs[c.id], c.lane.keys[c.hash]; {
+		case c.gone:
+			k.gone++
+		case !c.isKey && j != nil && j.Lane == c.lane && j.trail == nil:
+			t.job, j.trail = j, t
+		case c.isKey && r != nil && r.job == c.id && r.trail == nil:
+			t.key, r.trail = r, t
+		default:
+			rs.contradiction("change %d of lane %v is of nothing", c.number, c.lane.ID)
+			return
+		}
+		k.changes.put(c.number, t)
 	}
 }
 
 func (rs *restorer) lane(l *laneRecord) {
 	s := rs.state
 	if t := s.tenants[l.policy.Tenant]; t == nil {
-		if r := s.applyPolicy(&PolicyFact{Policy: l.policy}); r.Err != nil {
+		if r := s.applyPolicy(&PolicyFact{Policy: l.policy}, &Applied{}); r.Err != nil {
 			rs.contradiction("tenant %q: %v", l.policy.Tenant, r.Err)
 			return
 		}
@@ -197,9 +250,8 @@ func (rs *restorer) build() {
 	s := rs.state
 	sort.Slice(rs.jobs, func(a, b int) bool { return rs.jobs[a].Seq < rs.jobs[b].Seq })
 	keys := len(s.concurrency)
-	var seq uint64
 	for _, j := range rs.jobs {
-		if j.Seq <= seq || j.Seq > s.accepted || s.jobs[j.ID] != nil {
+		if j.Seq == 0 || j.Lane.list.at(j.Seq) != nil || j.Seq > s.accepted || s.jobs[j.ID] != nil {
 			rs.contradiction("job %v, number %d of %d, is there twice or was never accepted", j.ID, j.Seq, s.accepted)
 			return
 		}
@@ -207,14 +259,13 @@ func (rs *restorer) build() {
 			rs.contradiction("job %v is %v, ended as number %d, on attempt %d", j.ID, j.State, j.finishSeq, j.Attempt)
 			return
 		}
-		seq = j.Seq
 		s.insert(j, false)
 	}
 	if len(s.concurrency) != keys {
 		rs.contradiction("live jobs carry %d concurrency keys that have no record", len(s.concurrency)-keys)
 	}
 	for _, c := range s.concurrency {
-		if c.live == 0 {
+		if c.live == [2]int64{} {
 			rs.contradiction("no live job carries concurrency key %q of tenant %q", c.key, c.tenant.Policy.Tenant)
 		}
 	}
@@ -222,6 +273,10 @@ func (rs *restorer) build() {
 	rs.buildKeys()
 	sort.Slice(rs.jobs, func(a, b int) bool { return rs.jobs[a].finishSeq < rs.jobs[b].finishSeq })
 	rs.buildFinished()
+	if rs.fault == nil {
+		sort.Slice(rs.changes, func(a, b int) bool { return rs.changes[a].number < rs.changes[b].number })
+		rs.buildChanges()
+	}
 }
 
 func (rs *restorer) buildKeys() {
@@ -234,8 +289,9 @@ func (rs *restorer) buildKeys() {
 		}
 		seq = r.seq
 		r.lane.setKey(r)
-		s.keys.records++
-		s.keys.push(r)
+		s.keyRecords++
+		r.lane.window.put(r.seq, r)
+		s.rekey(r.lane)
 	}
 	for _, j := range rs.jobs {
 		if j.State.Ended() || j.Spec.Key == "" {
@@ -256,7 +312,7 @@ func (rs *restorer) buildFinished() {
 		if !j.State.Ended() {
 			continue
 		}
-		if j.finishSeq <= seq || j.finishSeq > rs.state.ended || j.Dropped && j.Lane.whole.oldest != nil {
+		if j.finishSeq <= seq || j.finishSeq > rs.state.ended || j.Dropped && j.Lane.whole.oldest != nil && j.Lane.Epoch == 0 {
 			rs.contradiction("job %v ended as number %d of %d, after number %d", j.ID, j.finishSeq, rs.state.ended, seq)
 			return
 		}

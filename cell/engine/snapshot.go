@@ -17,6 +17,8 @@ const (
 	recordTenant       = 6 // what a tenant has beside its lanes
 	recordOrganization = 7
 	recordConcurrency  = 8
+	recordMove         = 9  // what a lane has that has moved, or moves; it comes after the lane's own
+	recordChange       = 10 // the number of the last change of a job or key of a tracked lane
 )
 
 // ErrSnapshot is wrapped by every error about a snapshot that is cut off, damaged or contradicts itself. Nothing was restored.
@@ -29,9 +31,12 @@ type Snapshot struct {
 	header []byte // nil once written
 	// What was set aside and is not yet written.
 	aside aside
-	// How far the walks are: what is below the index in the list of its name is written or set aside, and so are the keys older than key.
+	// How far the walks are: what is below the index in the list of its name is written or set aside, and so are the keys of ended jobs of the lanes below
+	// keys, and those of that one up to key; and so with what is gone of the lanes that were tracked.
 	organization, lane, tenant, concurrency, job int
-	key                                          *keyRecord
+	keys, gone                                   int
+	key, change                                  uint64
+	trackers                                     []*tracker
 	// Where some of the walks end: what was added after the mark is no part of it.
 	organizationsEnd, lanesEnd int
 	keysEnd                    uint64
@@ -48,8 +53,20 @@ type aside struct {
 	lanes         []laneRecord
 	tenants       []tenantRecord
 	concurrency   []concurrency
-	jobs          []*Job
-	keys          []keyRecord
+	jobs          []asideJob
+	keys          []asideKey
+	changes       []changeRecord // of what is gone
+}
+
+// asideJob is a job and the number of its last change, 0 for none.
+type asideJob struct {
+	job    *Job
+	number uint64
+}
+
+type asideKey struct {
+	key    keyRecord
+	number uint64
 }
 
 // BeginSnapshot marks the state as it is, in a time that does not depend on its size. The snapshot has to be taken off by Next, or given up
@@ -66,20 +83,50 @@ func (s *State) BeginSnapshot() (*Snapshot, error) {
 	w.uint(s.ended)
 	w.limits(&s.limits)
 	s.snapshot = &Snapshot{
-		state: s, header: w.b, key: s.keys.oldest, organizationsEnd: len(s.organizationList), lanesEnd: len(s.lanes), keysEnd: s.ended,
+		state: s, header: w.b, trackers: s.trackers(), organizationsEnd: len(s.organizationList), lanesEnd: len(s.lanes), keysEnd: s.ended,
 		chunkBytes: snapshotChunkBytes, chunkSteps: snapshotChunkSteps,
 	}
 	return s.snapshot, nil
 }
 
+// trackers returns those of all lanes that are tracked.
+func (s *State) trackers() []*tracker {
+	var all []*tracker
+	for _, l := range s.lanes {
+		if l.tracker != nil {
+			all = append(all, l.tracker)
+		}
+	}
+	return all
+}
+
+// numberOf returns the number that a record's last change had at the mark, where the record has not changed since.
+func (n *Snapshot) numberOf(t *trail) uint64 {
+	if t == nil {
+		return 0
+	}
+	for _, k := range n.trackers { // few lanes move at a time
+		if k.number == t.tracking {
+			return t.number
+		}
+	}
+	return 0
+}
+
 // touch must be called before a job's record changes.
 func (s *State) touch(j *Job) {
+	s.mark(j)
+	s.setAside(j)
+}
+
+// setAside lets a snapshot under way have the job as it is.
+func (s *State) setAside(j *Job) {
 	if s.snapshot == nil || j.written == s.generation {
 		return
 	}
 	j.written = s.generation
 	was := *j
-	s.snapshot.aside.jobs = append(s.snapshot.aside.jobs, &was)
+	s.snapshot.aside.jobs = append(s.snapshot.aside.jobs, asideJob{&was, s.snapshot.numberOf(j.trail)})
 }
 
 // touchLane must be called before a lane's record, or its tenant's policy, changes.
@@ -120,24 +167,30 @@ func (s *State) touchConcurrency(c *concurrency) {
 	s.snapshot.aside.concurrency = append(s.snapshot.aside.concurrency, *c)
 }
 
-// touchKey must be called before an ended job's key leaves the list.
+// touchKey must be called before the key of an ended job leaves those, or outlives its job in a lane that is tracked.
 func (s *State) touchKey(r *keyRecord) {
-	if s.snapshot == nil {
+	if s.snapshot == nil || r.written == s.generation || r.seq == 0 {
 		return
 	}
-	if s.snapshot.key == r {
-		s.snapshot.key = r.newer
+	r.written = s.generation
+	s.snapshot.aside.keys = append(s.snapshot.aside.keys, asideKey{*r, s.snapshot.numberOf(r.trail)})
+}
+
+// touchGone must be called before a tracked lane lets go of a record that is gone.
+func (s *State) touchGone(t *trail) {
+	if s.snapshot == nil || t.written == s.generation {
+		return
 	}
-	if r.written != s.generation {
-		r.written = s.generation
-		s.snapshot.aside.keys = append(s.snapshot.aside.keys, *r)
+	t.written = s.generation
+	if s.snapshot.numberOf(t) != 0 {
+		s.snapshot.aside.changes = append(s.snapshot.aside.changes, t.record())
 	}
 }
 
 // moving must be called before the last job of state.all takes the place of another, which the walk may have passed.
 func (n *Snapshot) moving(last *Job, to int) {
 	if to < n.job && last.position >= n.job {
-		n.state.touch(last)
+		n.state.setAside(last)
 	}
 }
 
@@ -189,7 +242,7 @@ func (n *Snapshot) step(w *writer) bool {
 		n.header = nil
 		return true
 	}
-	return n.stepParents(w) || n.stepTenants(w) || n.stepJobs(w)
+	return n.stepParents(w) || n.stepTenants(w) || n.stepJobs(w) || n.stepKeys(w) || n.stepGone(w)
 }
 
 // stepParents takes the next step among the organizations and the lanes.
@@ -252,28 +305,69 @@ func (n *Snapshot) stepTenants(w *writer) bool {
 	return true
 }
 
-// stepJobs takes the next step among the jobs and the idempotency keys.
+// stepJobs takes the next step among the jobs.
 func (n *Snapshot) stepJobs(w *writer) bool {
 	s := n.state
 	switch {
 	case len(n.aside.jobs) > 0:
-		n.writeJob(w, takeLast(&n.aside.jobs))
+		j := takeLast(&n.aside.jobs)
+		n.writeJob(w, j.job, j.number)
 	case n.job < len(s.all):
 		j := s.all[n.job]
 		n.job++
 		if j.written != s.generation {
 			j.written = s.generation
-			n.writeJob(w, j)
+			n.writeJob(w, j, n.numberOf(j.trail))
 		}
+	default:
+		return false
+	}
+	return true
+}
+
+// stepKeys takes the next step among the idempotency keys of ended jobs.
+func (n *Snapshot) stepKeys(w *writer) bool {
+	s := n.state
+	switch {
 	case len(n.aside.keys) > 0:
-		r := takeLast(&n.aside.keys)
-		n.writeKey(w, &r)
-	case n.key != nil && n.key.seq <= n.keysEnd:
-		r := n.key
-		n.key = r.newer
+		k := takeLast(&n.aside.keys)
+		n.writeKey(w, &k.key, k.number)
+	case n.keys < n.lanesEnd:
+		r := s.lanes[n.keys].window.after(n.key)
+		if r == nil || r.seq > n.keysEnd {
+			n.keys++
+			n.key = 0
+			break
+		}
+		n.key = r.seq
 		if r.written != s.generation {
 			r.written = s.generation
-			n.writeKey(w, r)
+			n.writeKey(w, r, n.numberOf(r.trail))
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// stepGone takes the next step among what is gone of lanes that were tracked.
+func (n *Snapshot) stepGone(w *writer) bool {
+	switch {
+	case len(n.aside.changes) > 0:
+		c := takeLast(&n.aside.changes)
+		n.writeChange(w, &c)
+	case n.gone < len(n.trackers):
+		t := n.trackers[n.gone].changes.after(n.change)
+		if t == nil {
+			n.gone++
+			n.change = 0
+			break
+		}
+		n.change = t.number
+		if t.gone() && t.written != n.state.generation {
+			t.written = n.state.generation
+			c := t.record()
+			n.writeChange(w, &c)
 		}
 	default:
 		return false
@@ -300,11 +394,25 @@ func (n *Snapshot) writeLane(w *writer, l laneRecord) {
 	at := n.begin(w, recordLane)
 	w.lane(&l)
 	w.end(at)
+	if l.move != (laneMove{}) {
+		at := n.begin(w, recordMove)
+		w.lanesMove(&l)
+		w.end(at)
+	}
 }
 
-func (n *Snapshot) writeJob(w *writer, j *Job) {
+func (n *Snapshot) writeJob(w *writer, j *Job, number uint64) {
 	at := n.begin(w, recordJob)
 	w.job(j)
+	w.end(at)
+	if number != 0 {
+		n.writeChange(w, &changeRecord{lane: j.Lane, id: j.ID, number: number})
+	}
+}
+
+func (n *Snapshot) writeChange(w *writer, c *changeRecord) {
+	at := n.begin(w, recordChange)
+	w.change(c)
 	w.end(at)
 }
 
@@ -326,10 +434,13 @@ func (n *Snapshot) writeConcurrency(w *writer, c *concurrency) {
 	w.end(at)
 }
 
-func (n *Snapshot) writeKey(w *writer, r *keyRecord) {
+func (n *Snapshot) writeKey(w *writer, r *keyRecord, number uint64) {
 	at := n.begin(w, recordKey)
 	w.key(r)
 	w.end(at)
+	if number != 0 {
+		n.writeChange(w, &changeRecord{lane: r.lane, isKey: true, id: r.job, hash: r.hash, number: number})
+	}
 }
 
 // Close gives the snapshot up, whole or not. It may be called again.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"slices"
 	"sort"
 
@@ -24,13 +25,21 @@ type State struct {
 	concurrency      []*concurrency
 	jobs             map[cell.JobID]*Job
 	all              []*Job // every job once, for walks; the order is soft
-	timers           timerHeap
-	keys             keyList
+	// Open lanes with timers by their first one, and with keys of ended jobs by their first one: those that never moved and those that have.
+	timing     lanesByTimer
+	keyed      [2]lanesByKey
+	keyRecords int64 // keys in all lanes, those of live jobs included
 
 	counts              [jobStates]int64
 	liveJobs, liveBytes int64
-	finishedBytes       int64
+	finishedBytes       int64 // of open lanes
+	resting             int64 // the same of the others, which are not trimmed
 
+	trackings  uint64    // how many trackings there were since the process began
+	digests    uint64    // and digests
+	goneMax    int       // see trackedDeletionsMax
+	dirty      []*trail  // what changed in this Apply, in the order in which it first did
+	shares     []share   // and what credit was moved by lanes' modes
 	generation uint64    // of the last snapshot begun
 	snapshot   *Snapshot // the one being walked, if any
 }
@@ -61,13 +70,46 @@ type Lane struct {
 	counts              [jobStates]int64
 	liveJobs, liveBytes int64
 
+	// The jobs in the order of their acceptance.
+	list order[Job]
 	// The ended jobs, in the order of their ends: those that have lost payload and result, and those that have not. The oldest lose
-	// theirs first, so every dropped one is older than every whole one.
+	// theirs first, so every dropped one is older than every whole one, except in a lane that was filled.
 	dropped, whole              jobList
 	finishedJobs, finishedBytes int64
-	keeper                      int // index in State.keepers
+	timers                      timerHeap
 	keys                        map[keyHash]*keyRecord
-	written                     uint64 // the last snapshot generation that has this lane's record
+	window                      order[keyRecord] // those of ended jobs, by the ends
+	// Where it is among State.keepers, State.timing, and State.keyed: -1 where it is not.
+	keeper, timed, keying int
+	written               uint64 // the last snapshot generation that has this lane's record
+
+	opened    uint64     // the index of the entry that made it what it is
+	wiping    bool       // a part of it was removed while it was staged: it takes nothing until it is staged anew
+	inherited *inherited // what was imported of its tenant, until it opens
+	tracker   *tracker   // nil while it is not tracked
+	digest    *digest    // nil until it is asked for
+}
+
+// serves reports whether the lane does what lanes do.
+func (l *Lane) serves() bool { return l.Mode == cell.ModeOpen }
+
+// holds reports whether the leases of the lane's jobs are this cell's to count.
+func (l *Lane) holds() bool { return l.Mode == cell.ModeOpen || l.Mode == cell.ModeFenced }
+
+// other returns the tenant's other lane.
+func (l *Lane) other() *Lane { return l.Tenant.lanes[1-l.ID.Class.Index()] }
+
+// After returns the first of the lane's jobs that was accepted after the one numbered seq, and nil when there is none.
+func (l *Lane) After(seq uint64) *Job { return l.list.after(seq) }
+
+// List calls yield for the lane's jobs accepted before the one numbered before, newest first, until it returns false. Before 0 means all.
+func (l *Lane) List(before uint64, yield func(*Job) bool) {
+	if before == 0 {
+		before = math.MaxUint64
+	}
+	for j := l.list.before(before); j != nil && yield(j); {
+		j = l.list.before(j.Seq)
+	}
 }
 
 // New returns the empty state of a cell. The limits hold until a LimitsFact changes them, which should be the first fact of every log: replicas
@@ -78,7 +120,7 @@ func New(limits Limits) (*State, error) {
 	}
 	return &State{
 		limits: limits, tenants: map[cell.TenantID]*Tenant{}, organizations: map[cell.OrganizationID]*Organization{},
-		jobs: map[cell.JobID]*Job{},
+		jobs: map[cell.JobID]*Job{}, keyed: [2]lanesByKey{{}, {moved: true}}, goneMax: trackedDeletionsMax,
 	}, nil
 }
 
@@ -167,54 +209,47 @@ func (s *State) Jobs(yield func(*Job) bool) {
 	}
 }
 
-// List calls yield for the tenant's jobs accepted before the one numbered before, newest first, until it returns false. Before 0 means all.
+// List calls yield for the tenant's jobs accepted before the one numbered before, newest first, until it returns false. Before 0 means all. Two jobs
+// have one number only where their lanes came from different cells: the interactive lane's is first.
 func (s *State) List(tenant cell.TenantID, before uint64, yield func(*Job) bool) {
 	t := s.tenants[tenant]
 	if t == nil {
 		return
 	}
-	end := len(t.list)
-	if before != 0 {
-		end = t.find(before)
+	if before == 0 {
+		before = math.MaxUint64
 	}
-	for i := end - 1; i >= 0; i-- {
-		if j := t.list[i].job; j != nil && !yield(j) {
+	a, b := t.lanes[0].list.before(before), t.lanes[1].list.before(before)
+	for a != nil || b != nil {
+		if b == nil || a != nil && a.Seq >= b.Seq {
+			if !yield(a) {
+				return
+			}
+			a = t.lanes[0].list.before(a.Seq)
+			continue
+		}
+		if !yield(b) {
 			return
 		}
+		b = t.lanes[1].list.before(b.Seq)
 	}
 }
 
 // NextTimer returns when time alone next changes the state, and 0 for never.
 func (s *State) NextTimer() cell.Instant {
 	var at cell.Instant
-	if r := s.keys.oldest; r != nil {
-		at = r.expires
-	}
-	if len(s.timers) > 0 {
-		if t := s.timers[0].due; at == 0 || t < at {
+	sooner := func(t cell.Instant) {
+		if at == 0 || t < at {
 			at = t
 		}
 	}
-	return at
-}
-
-// find returns the index of the first place in the list numbered seq or above.
-func (t *Tenant) find(seq uint64) int {
-	return sort.Search(len(t.list), func(i int) bool { return t.list[i].seq >= seq })
-}
-
-// unlist empties a forgotten job's place, and makes the list anew once half of it is empty.
-func (t *Tenant) unlist(j *Job) {
-	t.list[t.find(j.Seq)].job = nil
-	t.gone++
-	if t.gone <= 64 || 2*t.gone <= len(t.list) {
-		return
-	}
-	kept := make([]listed, 0, len(t.list)-t.gone)
-	for _, p := range t.list {
-		if p.job != nil {
-			kept = append(kept, p)
+	for i := range s.keyed {
+		if len(s.keyed[i].lanes) > 0 {
+			sooner(s.keyed[i].lanes[0].window.first().expires)
 		}
 	}
-	t.list, t.gone = kept, 0
+	if len(s.timing) > 0 {
+		sooner(s.timing[0].timers[0].due)
+	}
+	return at
 }

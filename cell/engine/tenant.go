@@ -13,39 +13,36 @@ type Tenant struct {
 	// Account is where the tenant stood with its limit and its credit when it was last charged.
 	Account cell.TenantAccount
 
-	lanes [2]*Lane
-	// list has the tenant's jobs in the order of their acceptance, with the places of those forgotten still in it until they are half of it.
-	list []listed
-	gone int
-
-	held        int64 // leases of its jobs
+	lanes       [2]*Lane
 	concurrency map[string]*concurrency
 	starts      starts
 	estimates   estimates
 	written     uint64 // the last snapshot generation that has this tenant's record
 }
 
-// listed is a job's place in its tenant's list; job is nil once the job is forgotten.
-type listed struct {
-	seq uint64
-	job *Job
-}
-
 // Lane returns the tenant's lane in a class.
 func (t *Tenant) Lane(c cell.Class) *Lane { return t.lanes[c.Index()] }
 
-// After returns the first of the tenant's jobs that was accepted after the one numbered seq, and nil when there is none.
+// After returns the first of the tenant's jobs that was accepted after the one numbered seq, and nil when there is none. Where its lanes came from
+// different cells, each may have a job of one number: this returns one of them, [Lane.After] each.
 func (t *Tenant) After(seq uint64) *Job {
-	for _, p := range t.list[t.find(seq+1):] {
-		if p.job != nil {
-			return p.job
-		}
+	a, b := t.lanes[0].list.after(seq), t.lanes[1].list.after(seq)
+	if a == nil || b != nil && b.Seq < a.Seq {
+		return b
 	}
-	return nil
+	return a
 }
 
-// Held returns how many of the tenant's jobs are leased, in both classes together.
-func (t *Tenant) Held() int64 { return t.held }
+// Held returns how many of the tenant's jobs are leased here, in both classes together.
+func (t *Tenant) Held() int64 {
+	var held int64
+	for _, l := range t.lanes {
+		if l.holds() {
+			held += l.counts[Leased]
+		}
+	}
+	return held
+}
 
 // Concurrency returns what bounds the tenant's jobs that carry a concurrency key, and how many of them are leased; false when none of them
 // lives.
@@ -54,7 +51,12 @@ func (t *Tenant) Concurrency(key string) (bound, held int64, ok bool) {
 	if c == nil {
 		return 0, 0, false
 	}
-	return c.bound, c.held, true
+	for i, l := range t.lanes {
+		if l.holds() {
+			held += c.held[i]
+		}
+	}
+	return c.bound, held, true
 }
 
 // Starts returns when the tenant's latest jobs started, the oldest first, as far as its policy bounds how often they do.

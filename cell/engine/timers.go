@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead/fairlead/cell"
 )
 
-// timerHeap orders jobs by their next change by time, then by acceptance, so that every replica fires them in one order. It must be fixed
+// timerHeap orders a lane's jobs by their next change by time, then by acceptance, so that every replica fires them in one order. It must be fixed
 // whenever a job's state changes: see State.arm.
 type timerHeap []*Job
 
@@ -45,27 +45,104 @@ func (h *timerHeap) Pop() any {
 	return j
 }
 
+// lanesByTimer orders open lanes by their first timer, so that all timers fire in one order, and a lane comes and goes with all of its own at
+// once.
+type lanesByTimer []*Lane
+
+func (h lanesByTimer) Len() int { return len(h) }
+
+func (h lanesByTimer) Less(i, j int) bool {
+	a, b := h[i].timers[0], h[j].timers[0]
+	switch {
+	case a.due != b.due:
+		return a.due < b.due
+	case a.Seq != b.Seq:
+		return a.Seq < b.Seq
+	default:
+		return h[i].before(h[j])
+	}
+}
+
+func (h lanesByTimer) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].timed, h[j].timed = i, j
+}
+
+// Push is for container/heap only.
+func (h *lanesByTimer) Push(x any) {
+	l := theLane(x)
+	l.timed = len(*h)
+	*h = append(*h, l)
+}
+
+// Pop is for container/heap only.
+func (h *lanesByTimer) Pop() any {
+	l := takeLast((*[]*Lane)(h))
+	l.timed = -1
+	return l
+}
+
+// theLane is what stands in a heap of lanes.
+func theLane(x any) *Lane {
+	l, ok := x.(*Lane)
+	if !ok {
+		panic("engine: not a lane")
+	}
+	return l
+}
+
+// before orders lanes by name.
+func (l *Lane) before(m *Lane) bool {
+	if l.ID.Tenant != m.ID.Tenant {
+		return l.ID.Tenant < m.ID.Tenant
+	}
+	return l.ID.Class < m.ID.Class
+}
+
+// place puts a lane where it belongs in a heap of lanes, at being where it is now, or takes it out.
+func placeLane(h heap.Interface, l *Lane, at int, in bool) {
+	switch {
+	case in && at < 0:
+		heap.Push(h, l)
+	case in:
+		heap.Fix(h, at)
+	case at >= 0:
+		heap.Remove(h, at)
+	}
+}
+
+// retime puts the lane where its first timer wants it.
+func (s *State) retime(l *Lane) { placeLane(&s.timing, l, l.timed, l.serves() && len(l.timers) > 0) }
+
 // disarm takes the job out before its state changes, since the order depends on it.
 func (s *State) disarm(j *Job) {
-	if j.timer >= 0 {
-		heap.Remove(&s.timers, j.timer)
+	if l := j.Lane; j.timer >= 0 {
+		last := len(l.timers) == 1
+		if last && l.timed >= 0 {
+			heap.Remove(&s.timing, l.timed)
+		}
+		heap.Remove(&l.timers, j.timer)
+		if !last {
+			s.retime(l)
+		}
 	}
 }
 
 // arm puts the job where its state wants it.
 func (s *State) arm(j *Job) {
 	if j.due = j.timerAt(); j.due != 0 {
-		heap.Push(&s.timers, j)
+		heap.Push(&j.Lane.timers, j)
+		s.retime(j.Lane)
 	}
 }
 
 // fireTimers brings the state up to its time, at most TimersPerEntryMax jobs at once.
 func (s *State) fireTimers(a *Applied) {
 	for range s.limits.TimersPerEntryMax {
-		if len(s.timers) == 0 || s.timers[0].due > s.time {
+		if len(s.timing) == 0 || s.timing[0].timers[0].due > s.time {
 			return
 		}
-		j := s.timers[0]
+		j := s.timing[0].timers[0]
 		deadline := j.Spec.Deadline != 0 && j.Spec.Deadline <= s.time
 		switch {
 		case j.State.Ended():
@@ -77,20 +154,6 @@ func (s *State) fireTimers(a *Applied) {
 			s.move(j, eventWake, false)
 			a.Woken = append(a.Woken, j)
 		}
-	}
-}
-
-// expireKeys forgets keys whose window is over.
-func (s *State) expireKeys() {
-	for range s.limits.TimersPerEntryMax {
-		r := s.keys.oldest
-		if r == nil || r.expires > s.time {
-			return
-		}
-		s.touchKey(r)
-		s.keys.remove(r)
-		delete(r.lane.keys, r.hash)
-		s.keys.records--
 	}
 }
 

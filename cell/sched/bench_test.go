@@ -227,3 +227,21 @@ func BenchmarkBlocked(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkSuspend suspends and resumes a lane by how much waits in it, which must not matter.
+func BenchmarkSuspend(b *testing.B) {
+	for _, n := range []int{1000, 100_000} {
+		b.Run(fmt.Sprint("jobs=", n), func(b *testing.B) {
+			m := newMill(b, 100, 0, nil)
+			lane := cell.Lane{Tenant: "tenant1", Class: cell.ClassBatch}
+			for range n {
+				m.seq++
+				m.add(Item{ID: id(m.seq), Lane: lane, Operation: "a", Seq: m.seq, Created: 1000 * second})
+			}
+			for b.Loop() {
+				m.Suspend(lane)
+				m.Resume(lane)
+			}
+		})
+	}
+}

@@ -139,6 +139,14 @@ func (s *script) frontOf(w words) string {
 	return s.namesOf(s.Front(laneNamed(w.at(0)), int(number(w.at(1)))))
 }
 
+func (s *script) forecast(w words) string {
+	wait, known := s.Forecast(laneNamed(w.at(0)))
+	if !known {
+		return "nobody knows"
+	}
+	return wait.String()
+}
+
 func (s *script) after(w words) string {
 	s.now = s.now.Add(duration(w.at(0)))
 	s.Advance(s.now)

@@ -35,6 +35,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata pr
 //	hold T[/i] J [keys=] [ago=D] [preemptible]    a lease that is found in the state
 //	suspend T[/i] | resume T[/i]  a lane is suspended, or not any more
 //	front T[/i] N                 the first of its jobs that could run
+//	forecast T[/i]                about how long another job of the lane would wait
 //	after D                       time passes
 //	wake                          when something ends that only time ends
 //	stop J ... | spare J ...      workers are told to stop; leases that would give the other class nothing
@@ -147,7 +148,7 @@ func (s *script) run(line string) string {
 	commands := map[string]func(words) string{
 		"cell": s.cell, "tenant": s.tenantPolicy, "organization": s.organization, "worker": s.worker, "gone": s.gone, "slots": s.slots, "add": s.addJobs,
 		"next": s.grants, "private": s.private, "run": s.work, "end": s.end, "drop": s.drop, "remove": s.remove, "again": s.again, "hold": s.hold,
-		"suspend": s.suspendLane, "resume": s.resumeLane, "front": s.frontOf,
+		"suspend": s.suspendLane, "resume": s.resumeLane, "front": s.frontOf, "forecast": s.forecast,
 		"stop": s.stop, "spare": s.spare, "after": s.after, "wake": s.wakeAt, "preempt": s.revoke, "overruns": s.overrun, "why": s.why, "use": s.use, "tenants": s.standing,
 	}
 	if commands[name] == nil {

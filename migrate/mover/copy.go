@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/cell"
+	"google.golang.org/protobuf/proto"
+
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
 	"github.com/fairlead/fairlead/proto/fairlead/v1/fairleadv1connect"
 )
@@ -31,8 +33,11 @@ type round struct {
 	cursor   *fairleadv1.LaneCursor // the target's
 	throttle *throttle              // nil for as fast as it goes
 	until    time.Time              // no chunk begins after it; zero for none
-	callMax  time.Duration
-	chunked  func(chunk) // called after each chunk that the target took; nil for nobody
+	// urgent rounds are neither throttled nor ended before nothing is left. The target takes their last chunk even when it says nothing new of the
+	// lane: it has what the tenant's account is.
+	urgent  bool
+	callMax time.Duration
+	chunked func(chunk, *fairleadv1.LaneCursor) // called with each chunk that the target has, and where it is then; nil for nobody
 }
 
 // chunk is what ExportLane returned, and when it was asked for.
@@ -47,52 +52,60 @@ func (c chunk) last() bool {
 }
 
 // copy goes on until nothing is left, or its time is over. While the target takes a chunk the next is read already: the source then is never waited for
-// twice. It returns where the target is.
-func (r *round) copy(ctx context.Context) (*fairleadv1.LaneCursor, error) {
+// twice. It returns how many records the target took.
+func (r *round) copy(ctx context.Context) (int64, error) {
 	ctx, stop := context.WithCancel(ctx) // what is read ahead in vain
 	var reads sync.WaitGroup
 	defer reads.Wait()
 	defer stop()
-	turnedAway := 0
+	turnedAway, moved := 0, int64(0)
 	var ahead <-chan reading
 	for {
 		c, err := r.next(ctx, ahead)
 		if err != nil {
-			return r.cursor, err
+			return moved, err
+		}
+		if c.last() && !r.urgent && proto.Equal(c.GetNext(), r.cursor) {
+			r.tell(c)
+			return moved, nil
 		}
 		if ahead = nil; !c.last() {
 			ahead = r.readAhead(ctx, &reads, c.GetNext())
 		}
 		at, taken, err := r.put(ctx, c)
 		if err != nil {
-			return r.cursor, err
+			return moved, err
 		}
 		r.cursor = at
 		if !taken {
 			if turnedAway++; turnedAway == turnedAwayMax {
-				return r.cursor, errElsewhere
+				return moved, errElsewhere
 			}
 			ahead = nil // it begins where the target is not
 			continue
 		}
-		turnedAway = 0
-		if r.chunked != nil {
-			r.chunked(c)
-		}
+		turnedAway, moved = 0, moved+c.GetCount()
+		r.tell(c)
 		if c.last() || r.over() {
-			return r.cursor, nil
+			return moved, nil
 		}
 		if err := r.spare(ctx, c); err != nil {
-			return r.cursor, err
+			return moved, err
 		}
 	}
 }
 
-func (r *round) over() bool { return !r.until.IsZero() && !time.Now().Before(r.until) }
+func (r *round) over() bool { return !r.urgent && !r.until.IsZero() && !time.Now().Before(r.until) }
+
+func (r *round) tell(c chunk) {
+	if r.chunked != nil {
+		r.chunked(c, r.cursor)
+	}
+}
 
 // spare waits as long as the throttle says, but no longer than the round may last: what is owed stays owed.
 func (r *round) spare(ctx context.Context, c chunk) error {
-	if r.throttle == nil {
+	if r.throttle == nil || r.urgent {
 		return nil
 	}
 	now := time.Now()

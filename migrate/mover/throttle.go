@@ -1,6 +1,7 @@
 package mover
 
 import (
+	"sync"
 	"time"
 )
 
@@ -24,8 +25,10 @@ const (
 	baselineAfter = 30 * time.Second
 )
 
-// throttle says how long a copy has to wait. It is a bucket of bytes which may be in debt: a chunk's size is known once it is there.
+// throttle says how long a copy has to wait. It is a bucket of bytes which may be in debt: a chunk's size is known once it is there. Both lanes of a tenant
+// share one.
 type throttle struct {
+	mu       sync.Mutex
 	most     float64 // bytes a second that are allowed
 	rate     float64
 	tokens   float64
@@ -36,8 +39,7 @@ type throttle struct {
 }
 
 func newThrottle(most int64, now time.Time) *throttle {
-	t := &throttle{filled: now, adjusted: now}
-	t.allow(most)
+	t := &throttle{filled: now, adjusted: now, most: max(rateMin, float64(most))}
 	t.rate = max(rateMin, t.most/rateStart)
 	t.tokens = t.most * burstMax.Seconds()
 	return t
@@ -45,15 +47,23 @@ func newThrottle(most int64, now time.Time) *throttle {
 
 // allow changes what is allowed.
 func (t *throttle) allow(most int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.most = max(rateMin, float64(most))
 	t.rate = min(t.rate, t.most)
 }
 
 // slowed reports whether it goes slower than allowed because the source suffers.
-func (t *throttle) slowed() bool { return t.rate < t.most/rateStart }
+func (t *throttle) slowed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.rate < t.most/rateStart
+}
 
 // observe takes what the source says of its commits' 99th percentile. The first, before anything was copied, is its baseline.
 func (t *throttle) observe(p99 time.Duration, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if p99 <= 0 {
 		return
 	}
@@ -82,6 +92,8 @@ func (t *throttle) observe(p99 time.Duration, now time.Time) {
 
 // took says that n bytes were copied, and returns how long to wait before the next.
 func (t *throttle) took(n int, now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.tokens = min(t.most*burstMax.Seconds(), t.tokens+t.rate*now.Sub(t.filled).Seconds())
 	t.filled = now
 	t.tokens -= float64(n)

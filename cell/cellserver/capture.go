@@ -70,8 +70,11 @@ func (s *Server) capture(ctx context.Context, req *fairleadv1.CaptureTraceReques
 	return c.resp, nil
 }
 
-// capture is a page in the making: the tenants' lists of jobs, merged by the order of acceptance. It holds the cell's lock for a few steps at a
-// time. What happens in between does no harm: lists only grow at their ends, and a job that was forgotten is passed by.
+// capture is a page in the making: the lanes' lists of jobs, merged by the order of acceptance. It holds the cell's lock for a few steps at a time.
+// What happens in between does no harm: lists only grow at their ends, and a job that was forgotten is passed by.
+//
+// Lanes that came from different cells can have jobs of one number. Those stand on one page, which then is a few longer than it was to be. And in a
+// lane that came here a job may have been created before one of a lower number, by another cell's clock.
 type capture struct {
 	server   *Server
 	size     int
@@ -79,16 +82,16 @@ type capture struct {
 	resp     *fairleadv1.CaptureTraceResponse
 
 	tenants int      // looked at
-	heads   headHeap // the next job of each tenant that has one
+	heads   headHeap // the next job of each lane that is served here and has one
 	scanned int      // jobs looked at
 	last    uint64   // the number of the last one
 	left    bool     // there is more than fits in the page
 }
 
-// head is the next job of a tenant: its number, and the tenant's place in the state.
+// head is the next job of a lane, and its number.
 type head struct {
-	seq    uint64
-	tenant int
+	seq  uint64
+	lane cell.Lane
 }
 
 type headHeap []head
@@ -118,8 +121,14 @@ func (c *capture) find() (bool, error) {
 	}
 	n := s.state.TenantCount()
 	for end := min(n, c.tenants+captureTenants); c.tenants < end; c.tenants++ {
-		if j := s.state.TenantAt(c.tenants).After(c.last); j != nil {
-			c.heads = append(c.heads, head{seq: j.Seq, tenant: c.tenants})
+		for _, class := range cell.Classes() {
+			l := s.state.TenantAt(c.tenants).Lane(class)
+			if elsewhere(l) {
+				continue // it is captured there
+			}
+			if j := l.After(c.last); j != nil {
+				c.heads = append(c.heads, head{seq: j.Seq, lane: l.ID})
+			}
 		}
 	}
 	if c.tenants < n {
@@ -141,24 +150,25 @@ func (c *capture) take() (bool, error) {
 		if len(c.heads) == 0 {
 			return false, nil
 		}
-		if len(c.resp.Records) == c.size || c.scanned == captureScanMax {
+		if (len(c.resp.Records) >= c.size || c.scanned >= captureScanMax) && c.heads[0].seq != c.last {
 			c.left = true
 			return false, nil
 		}
-		t := s.state.TenantAt(c.heads[0].tenant)
-		j := t.After(c.heads[0].seq - 1)
+		l := s.state.Lane(c.heads[0].lane)
+		j := l.After(c.heads[0].seq - 1)
 		if j != nil && j.Seq == c.heads[0].seq {
-			if c.to != 0 && j.Created >= c.to {
-				return false, nil // and so are all that follow
+			if c.to != 0 && j.Created >= c.to && l.Epoch == 0 {
+				heap.Pop(&c.heads) // so are all that follow in the lane
+				continue
 			}
 			c.scanned++
 			c.last = j.Seq
-			if j.Created >= c.from {
+			if j.Created >= c.from && (c.to == 0 || j.Created < c.to) {
 				c.resp.Records = append(c.resp.Records, s.record(j))
 			}
-			j = t.After(j.Seq)
+			j = l.After(j.Seq)
 		}
-		if j == nil {
+		if j == nil || elsewhere(l) {
 			heap.Pop(&c.heads)
 			continue
 		}

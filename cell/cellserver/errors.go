@@ -25,7 +25,36 @@ const (
 	reasonMoving       = "MOVING"
 	reasonMoved        = "MOVED"
 	reasonBehind       = "BEHIND"
+	reasonMoveStale    = "MOVE_STALE"
+	reasonWrongMode    = "WRONG_MODE"
+	reasonLaneFilled   = "LANE_FILLED"
+	reasonCursorLost   = "CURSOR_LOST"
+	reasonNotTracked   = "NOT_TRACKED"
+	reasonPolicyStale  = "POLICY_STALE"
 )
+
+// laneReason returns the reason of what was refused to a mover, "" when it is something else. None of them helps to be repeated as it was.
+func laneReason(err error) string {
+	if wrong := (*engine.ModeError)(nil); errors.As(err, &wrong) {
+		return reasonWrongMode
+	}
+	for _, is := range []struct {
+		err    error
+		reason string
+	}{
+		{engine.ErrMoveStale, reasonMoveStale},
+		{engine.ErrLaneFilled, reasonLaneFilled},
+		{engine.ErrCursorLost, reasonCursorLost},
+		{engine.ErrNotTracked, reasonNotTracked},
+		{engine.ErrPolicyStale, reasonPolicyStale},
+		{engine.ErrOrganizationUnknown, rejection.ReasonNotFound},
+	} {
+		if errors.Is(err, is.err) {
+			return is.reason
+		}
+	}
+	return ""
+}
 
 // errDraining is returned to submissions while the cell is to empty.
 var errDraining = errors.New("it takes no new jobs, because it is being drained: nothing was done, try again later")
@@ -65,6 +94,8 @@ func (s *Server) refuse(err error) (connect.Code, *fairleadv1.Rejection) {
 		return connect.CodeAlreadyExists, x
 	case errors.As(err, &wrong):
 		return connect.CodeFailedPrecondition, r(reasonWrongState)
+	case laneReason(err) != "":
+		return connect.CodeFailedPrecondition, r(laneReason(err))
 	case errors.Is(err, engine.ErrJobUnknown), errors.Is(err, engine.ErrTenantUnknown):
 		return connect.CodeNotFound, r(rejection.ReasonNotFound)
 	case errors.Is(err, engine.ErrLeaseStale):

@@ -29,6 +29,10 @@ const (
 	HeaderLaneTenants = "Fairlead-Lane-Tenants"
 )
 
+// HeaderLaneForwarded says with the value 1 in a worker's report that it may name leases that this cell never had, because another has them: those are
+// not among the leases to stop. The answer repeats it.
+const HeaderLaneForwarded = "Fairlead-Lane-Forwarded"
+
 // LaneTenantsMax bounds the tenants that HeaderLaneTenants names.
 const LaneTenantsMax = 50
 
@@ -92,6 +96,17 @@ func (n *notice) heed(err error) {
 		n.add(whereaboutsOf(lane), lane.Lane.Class, lane.Epoch)
 	} else if absent, ok := errors.AsType[*absentError](err); ok {
 		n.add(laneMoved, 0, absent.epoch)
+	}
+}
+
+// heedOf is heed for an item of a worker's call: of one that is the platform's, worker "", it names the tenant.
+func (n *notice) heedOf(err error, worker cell.TenantID) {
+	if err == nil {
+		return
+	}
+	n.heed(err)
+	if lane, ok := errors.AsType[*engine.LaneError](err); ok && worker == "" {
+		n.name(lane.Lane.Tenant)
 	}
 }
 

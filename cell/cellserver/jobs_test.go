@@ -48,7 +48,10 @@ func TestEnumsAreInOrder(t *testing.T) {
 	if r := reasonTo(leader.ReasonStopping); r != fairleadv1.WaitReason_WAIT_REASON_RUNNING {
 		t.Errorf("a job whose worker has yet to stop waits for %v", r)
 	}
-	if len(reasons) != len(fairleadv1.WaitReason_name)-1 || !strings.HasPrefix(leader.Reason(len(reasons)+2).String(), "reason(") {
+	if r := reasonTo(leader.ReasonMoving); r != fairleadv1.WaitReason_WAIT_REASON_UNSPECIFIED {
+		t.Errorf("a job whose lane moves waits for %v", r)
+	}
+	if len(reasons) != len(fairleadv1.WaitReason_name)-1 || !strings.HasPrefix(leader.Reason(len(reasons)+3).String(), "reason(") {
 		t.Errorf("%d reasons here, %d in the API", len(reasons), len(fairleadv1.WaitReason_name)-1)
 	}
 	for _, c := range []fairleadv1.Class{fairleadv1.Class_CLASS_INTERACTIVE, fairleadv1.Class_CLASS_BATCH} {

@@ -46,13 +46,22 @@ func (s *Server) Lead(log Log) error {
 	s.lead, s.log, s.stale, s.rejected = lead, log, nil, 0
 	s.accepted, s.ended = s.state.Totals()
 	s.reign.stop, s.reign.stopped = cancel, stopped
+	s.commits.forget()
+	s.beginCharges()
+	s.wantAll()
 	s.inbox.Lock()
 	s.inbox.closed, s.inbox.flying = nil, false
 	s.inbox.Unlock()
 	s.reigns.Add(1)
 	go func() {
 		defer close(stopped)
+		surveyed := make(chan struct{})
+		go func() {
+			defer close(surveyed)
+			s.surveyLanes(ctx)
+		}()
 		s.run(ctx)
+		<-surveyed
 	}()
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/fairlead/fairlead/cell"
 	"github.com/fairlead/fairlead/cell/engine"
 	"github.com/fairlead/fairlead/cell/leader"
 )
@@ -36,9 +37,41 @@ func (s *Server) Apply(index uint64, data []byte) any {
 	for _, j := range a.Ended {
 		s.waiters.end(j.Lane.ID, j.ID)
 	}
+	turned := s.turn(a.Lanes)
 	s.mu.Unlock()
 	finish(done)
+	for _, l := range turned {
+		s.cfg.Logger.Info("a lane has another mode", "lane", l.id.String(), "mode", l.mode.String(), "epoch", uint64(l.epoch),
+			"migration", string(l.move.Migration), "attempt", l.move.Attempt, "index", index)
+	}
 	return nil
+}
+
+// turned is a lane as it is after its mode changed, for the log's readers.
+type turned struct {
+	id    cell.Lane
+	mode  cell.Mode
+	epoch cell.Epoch
+	move  cell.Move
+}
+
+// turn does what is to be done beside the state when lanes have other modes: whoever waits for something of a lane that is not open any more is told at
+// once. The caller holds mu.
+func (s *Server) turn(lanes []cell.Lane) []turned {
+	var all []turned
+	for _, id := range lanes {
+		l := s.state.Lane(id)
+		all = append(all, turned{id: id, mode: l.Mode, epoch: l.Epoch, move: l.Move})
+		s.charges.begin(l)
+		if l.Mode != cell.ModeOpen {
+			s.waiters.endLane(id)
+		}
+		if elsewhere(l) {
+			s.own.end(id.Tenant)
+		}
+		s.survey.want(id)
+	}
+	return all
 }
 
 // Restore replaces the state by a snapshot. A server that leads is deposed by it as by another leader's entry.

@@ -23,6 +23,8 @@ type Server struct {
 	lead    *leader.Leader // nil unless this server leads
 	stale   error          // why lead has to be made anew
 	waiters waiters
+	own     ownPolls
+	charges charges
 	// Totals of the state when this server began to lead, so that its counters start at zero then.
 	accepted, ended uint64
 	rejected        uint64 // by leaders before the present one
@@ -47,6 +49,8 @@ type Server struct {
 	reign   reign
 	reigns  atomic.Uint64 // odd while this server leads
 	limited limited
+	commits commits
+	survey  *survey
 	drained atomic.Bool // new jobs are refused
 }
 
@@ -61,7 +65,8 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, start: time.Now(), state: state, waiters: waiters{}, wake: make(chan struct{}, 1),
+		cfg: cfg, start: time.Now(), state: state, waiters: waiters{}, own: ownPolls{}, charges: charges{}, wake: make(chan struct{}, 1),
+		survey: newSurvey(),
 	}
 	s.inbox.closed = ErrNotLeading
 	s.limited.of = map[cell.TenantID]int64{}
@@ -133,6 +138,7 @@ func (s *Server) run(ctx context.Context) {
 	s.watchDisk()
 	entries := context.WithoutCancel(ctx) // what became of an entry is heard after the end, too
 	var flying Proposal
+	var proposed time.Time
 	for {
 		var done <-chan struct{}
 		if flying != nil {
@@ -150,6 +156,9 @@ func (s *Server) run(ctx context.Context) {
 			flying = nil
 			if err != nil {
 				s.lost(err)
+			} else {
+				now := time.Now()
+				s.commits.note(now, now.Sub(proposed))
 			}
 		case <-ctx.Done():
 			s.shut(entries, flying, context.Cause(ctx))
@@ -160,6 +169,7 @@ func (s *Server) run(ctx context.Context) {
 		}
 		entry, at := s.seal()
 		if entry != nil {
+			proposed = time.Now()
 			flying = s.propose(entry)
 			s.inbox.Lock()
 			s.inbox.flying = true

@@ -85,8 +85,23 @@ func (s *Server) LoadPercent() int {
 	return int(used * percent / slots)
 }
 
+// counts leaves out what is kept of lanes that are elsewhere, where it is counted. The caller holds mu.
 func (s *Server) counts() *fairleadv1.JobCounts {
-	n := s.state.Count
+	var away []*engine.Lane
+	for i := range s.state.TenantCount() {
+		for _, c := range cell.Classes() {
+			if l := s.state.TenantAt(i).Lane(c); elsewhere(l) {
+				away = append(away, l)
+			}
+		}
+	}
+	n := func(st engine.JobState) int64 {
+		n := s.state.Count(st)
+		for _, l := range away {
+			n -= l.Count(st)
+		}
+		return n
+	}
 	return &fairleadv1.JobCounts{
 		Delayed: n(engine.Delayed), Ready: n(engine.Ready), Leased: n(engine.Leased), Succeeded: n(engine.Succeeded),
 		Failed: n(engine.Failed), Cancelled: n(engine.Cancelled), Expired: n(engine.Expired), Quarantined: n(engine.Quarantined),
@@ -96,7 +111,7 @@ func (s *Server) counts() *fairleadv1.JobCounts {
 func (s *Server) readyIn(c cell.Class) int64 {
 	var n int64
 	for _, l := range s.state.Lanes() {
-		if l.ID.Class == c {
+		if l.ID.Class == c && !elsewhere(l) {
 			n += l.Count(engine.Ready)
 		}
 	}
@@ -109,7 +124,7 @@ func (s *Server) lanes(most int) []*fairleadv1.LaneStatus {
 	var all []*fairleadv1.LaneStatus
 	for _, l := range s.state.Lanes() {
 		live, bytes := l.Live()
-		if live == 0 {
+		if live == 0 || elsewhere(l) {
 			continue
 		}
 		m := &fairleadv1.LaneStatus{

@@ -119,26 +119,26 @@ func (h Tenancy) measure(req *fairleadv1.MeasureDemandRequest) (*fairleadv1.Meas
 	})
 	resp.More = len(after) > size
 	for _, t := range after[:min(size, len(after))] {
-		m := useOf(t)
+		m := s.useOf(t)
 		m.Limited = s.limited.times(t.Policy.Tenant)
 		resp.Tenants = append(resp.Tenants, m)
 	}
 	return resp, nil
 }
 
-func useOf(t *engine.Tenant) *fairleadv1.TenantUse {
+func (s *Server) useOf(t *engine.Tenant) *fairleadv1.TenantUse {
 	m := &fairleadv1.TenantUse{Tenant: string(t.Policy.Tenant)}
 	for _, c := range cell.Classes() {
 		l := t.Lane(c)
-		if l == nil {
-			continue
+		if l == nil || elsewhere(l) {
+			continue // what is kept of it is another cell's demand
 		}
 		jobs, bytes := l.Live()
 		m.Jobs, m.Bytes = m.GetJobs()+jobs, m.GetBytes()+bytes
 		if c == cell.ClassInteractive {
-			m.ChargedInteractive = int64(l.Charged)
+			m.ChargedInteractive = s.charges.of(l)
 		} else {
-			m.ChargedBatch = int64(l.Charged)
+			m.ChargedBatch = s.charges.of(l)
 		}
 	}
 	return m

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -33,10 +34,19 @@ func (h Workers) Lease(ctx context.Context, req *fairleadv1.LeaseRequest) (*fair
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	if err := s.do(ctx, &leader.Call{Poll: p}); err != nil {
+	var leases []leader.Leased
+	if p.Session.Tenant != "" {
+		leases, err = s.pollOwn(ctx, p)
+	} else if err = s.do(ctx, &leader.Call{Poll: p}); err == nil {
+		leases = p.Leases
+	}
+	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &fairleadv1.LeaseResponse{Leases: leasesTo(p.Leases), Session: p.Session.Name}, nil
+	var away notice
+	s.whereHeld(&away, p.Session.Tenant, p.Held)
+	away.tell(ctx)
+	return &fairleadv1.LeaseResponse{Leases: leasesTo(leases), Session: p.Session.Name}, nil
 }
 
 // poll checks a worker's request, and returns it as the leader takes it.
@@ -158,14 +168,31 @@ func (h Workers) Report(ctx context.Context, req *fairleadv1.ReportRequest) (*fa
 	}
 	resp := &fairleadv1.ReportResponse{Leases: leasesTo(r.Leases), Results: make([]*fairleadv1.OutcomeResult, len(results))}
 	items := make([]fairleadv1.OutcomeResult, len(results))
+	var away notice
 	for i := range results {
+		away.heedOf(results[i].Err, r.Session.Tenant)
 		items[i].State, items[i].Rejection = stateTo(results[i].State), s.item(results[i].Err)
 		resp.Results[i] = &items[i]
 	}
-	for _, c := range r.Cancels {
+	for _, c := range s.stops(ctx, r.Cancels) {
 		resp.Cancels = append(resp.Cancels, &fairleadv1.LeaseRef{JobId: c.JobID.String(), Token: c.Token.String()})
 	}
+	s.whereHeld(&away, r.Session.Tenant, r.Elsewhere)
+	away.tell(ctx)
 	return resp, nil
+}
+
+// stops returns those of the leases to stop that the worker is to be told of, which are all but in a report that was forwarded: what is not known here
+// goes on elsewhere.
+func (s *Server) stops(ctx context.Context, cancels []leader.LeaseRef) []leader.LeaseRef {
+	info, ok := connect.CallInfoForHandlerContext(ctx)
+	if !ok || info.RequestHeader().Get(HeaderLaneForwarded) != "1" {
+		return cancels
+	}
+	info.ResponseHeader().Set(HeaderLaneForwarded, "1")
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.DeleteFunc(cancels, func(x leader.LeaseRef) bool { return s.state.Job(x.JobID) == nil })
 }
 
 // report puts a worker's report to the leader, and returns it with one result for each outcome. An outcome that is at fault is refused alone.
@@ -176,6 +203,12 @@ func (s *Server) report(ctx context.Context, req *fairleadv1.ReportRequest) (*le
 	}
 	r := &leader.Report{
 		Session: leader.SessionID{Tenant: caller.Tenant, Name: req.GetSession()}, Sequence: req.GetSequence(), Want: int(req.GetMaxJobs()),
+	}
+	if caller.Tenant != "" {
+		var err error
+		if r.Epochs, err = epochsOf(ctx); err != nil {
+			return nil, nil, err
+		}
 	}
 	n := len(req.GetOutcomes())
 	if n > 0 {
@@ -220,6 +253,11 @@ func (s *Server) report(ctx context.Context, req *fairleadv1.ReportRequest) (*le
 	}
 	for k, i := range at {
 		results[i] = r.Results[k]
+	}
+	if caller.Tenant != "" {
+		for i := range results {
+			results[i].Err = s.placed(results[i].Err, caller.Tenant, r.Epochs)
+		}
 	}
 	if slices.ContainsFunc(results, func(x engine.Result) bool { return x.Err != nil }) {
 		return r, results, s.confirmRefusal(ctx, reign)

@@ -185,6 +185,19 @@ type world struct {
 // open starts a cell. It is closed when the test ends.
 func open(t *testing.T, change func(*Config)) *world {
 	t.Helper()
+	w := openEmpty(t, change)
+	err := w.Configure(t.Context(), nil, []cell.TenantPolicy{
+		{Tenant: "acme", Weight: cell.WeightDefault, Epoch: 1}, {Tenant: "globex", Weight: cell.WeightDefault, Epoch: 1},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// openEmpty starts a cell that has no tenants. It is closed when the test ends.
+func openEmpty(t *testing.T, change func(*Config)) *world {
+	t.Helper()
 	cfg := DefaultConfig("cell-1")
 	cfg.Caller = callerFrom
 	cfg.NotApplied = func(err error) bool { return errors.Is(err, errDropped) }
@@ -210,12 +223,6 @@ func open(t *testing.T, change func(*Config)) *world {
 		s.Close()
 		w.log.close()
 	})
-	err = s.Configure(t.Context(), nil, []cell.TenantPolicy{
-		{Tenant: "acme", Weight: cell.WeightDefault, Epoch: 1}, {Tenant: "globex", Weight: cell.WeightDefault, Epoch: 1},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return w
 }
 

@@ -197,18 +197,25 @@ func (l *Leader) follow(now cell.Instant, a *engine.Applied) error {
 func (l *Leader) imported(j *engine.Job) error {
 	l.sched.Remove(j.ID)
 	delete(l.moves.away, j.ID)
+	if j.State.Ended() {
+		return nil
+	}
 	var err error
-	switch j.State {
+	switch j.State { //nolint:exhaustive // it has not ended
 	case engine.Ready:
 		_, err = l.sched.Add(l.itemOf(j))
 	case engine.Leased:
 		l.moves.away[j.ID] = struct{}{}
-	case engine.Delayed, engine.Succeeded, engine.Failed, engine.Cancelled, engine.Expired, engine.Quarantined:
+	}
+	for _, k := range j.Spec.Keys { // whose bounds it brought from where it was accepted
+		if bound, _, ok := j.Lane.Tenant.Concurrency(k.Key); ok {
+			l.sched.Rebound(j.Lane.ID.Tenant, k.Key, bound)
+		}
 	}
 	return err
 }
 
-// learnTenant takes over what a copy brought of what is known of a tenant: what its operations cost, when its jobs started, what bounds its keys.
+// learnTenant takes over what a lane brought of what is known of its tenant: what its operations cost, and when its jobs started.
 func (l *Leader) learnTenant(t *engine.Tenant) {
 	id := t.Policy.Tenant
 	differs := false
@@ -223,25 +230,6 @@ func (l *Leader) learnTenant(t *engine.Tenant) {
 	}
 	if at := t.Starts(); len(at) > 0 {
 		l.sched.RestoreStarts(id, at)
-	}
-	l.bindTenant(t)
-}
-
-// bindTenant gives the tenant's concurrency keys the bounds that the state has for them.
-func (l *Leader) bindTenant(t *engine.Tenant) {
-	type rebound struct {
-		key  string
-		most int64
-	}
-	var changed []rebound
-	for key, most := range l.boundsOf(t.Policy.Tenant) {
-		if bound, _, ok := t.Concurrency(key); ok && bound != most {
-			changed = append(changed, rebound{key, bound})
-		}
-	}
-	slices.SortFunc(changed, func(a, b rebound) int { return cmp.Compare(a.key, b.key) })
-	for _, c := range changed {
-		l.sched.Rebound(t.Policy.Tenant, c.key, c.most)
 	}
 }
 

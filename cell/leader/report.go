@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"errors"
 	"time"
 
 	"github.com/fairlead/fairlead/cell"
@@ -68,7 +69,7 @@ func (l *Leader) beginReport(r *Report) {
 		switch {
 		case le != nil && le.token == x.Token && le.session == s && !le.revoked:
 			l.extend(le)
-		case l.elsewhere(r.Session.Tenant, x):
+		case le != nil && le.parted && le.token == x.Token && le.session == s, l.elsewhere(r.Session.Tenant, x):
 			if le != nil && le.parted && le.session == s {
 				l.extend(le) // its room
 			}
@@ -96,6 +97,9 @@ func (l *Leader) sealOutcome(c *Call, r *Report, o *Outcome) {
 	j, pre := l.state.CheckOutcome(f)
 	if pre.Err == nil && !pre.Duplicate && (le == nil || le.session.id.Tenant != r.Session.Tenant) {
 		pre.Err = engine.ErrLeaseStale // somebody else's worker
+	}
+	if le != nil && le.parted && errors.Is(pre.Err, engine.ErrJobUnknown) { // its lane was wiped
+		pre.Err = l.state.Lane(le.book.lane).CheckLane(0)
 	}
 	if pre.Err != nil || pre.Duplicate {
 		if le != nil && le.revoked && le.session.id.Tenant == r.Session.Tenant {

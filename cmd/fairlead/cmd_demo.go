@@ -19,7 +19,7 @@ import (
 
 func (a *app) demoCommand() *cobra.Command {
 	c := demo.DefaultConfig()
-	var cluster bool
+	var cluster, whale bool
 	service := &serviceValue{d: c.Service}
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Watch a noisy neighbour, with and without Fairlead",
@@ -38,18 +38,29 @@ for each cell, all with certificates. Two tenants submit steadily while the lead
 and it ends with what was accepted, completed and lost, and how long each failover took. --keep leaves it running until Ctrl-C and says how to
 use it; --dir is the cluster's folder, which is kept and can be used again.
 
-Everything is in a temporary directory, which is removed at the end unless --keep, or --dir with --cluster, is given.`,
+With --whale it starts a cluster of which one cell is shared: three neighbours submit steadily, and a whale floods the cell. It is moved to a cell of
+its own while it goes on. It ends with what the neighbours waited before, meanwhile and afterwards, how long each class of the whale stood
+still, and what was lost, done twice or refused: nothing. It takes about a minute and a half. --keep and --dir are as with --cluster.
+
+Everything is in a temporary directory, which is removed at the end unless --keep, or --dir with --cluster or --whale, is given.`,
 		Example: `  fairlead demo
   fairlead demo --bulk-jobs 2000 --slots 16 -o json
   fairlead demo --dir ./customers
   fairlead demo --dir ./customers --exec 'gzip -c | wc -c'
   fairlead demo --cluster
-  fairlead demo --cluster --dir ./my-cluster --keep`,
+  fairlead demo --cluster --dir ./my-cluster --keep
+  fairlead demo --whale
+  fairlead demo --whale -o json`,
 		Args: arguments(false), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.Service = service.d
-			if cluster {
+			switch {
+			case cluster && whale:
+				return exclusive(cmd, "cluster", "whale")
+			case cluster:
 				return a.demoCluster(cmd, localcluster.Config{Dir: c.Folder, Keep: c.Keep})
+			case whale:
+				return a.demoWhale(cmd, localcluster.Config{Dir: c.Folder, Keep: c.Keep})
 			}
 			return a.demo(cmd, c)
 		},
@@ -60,10 +71,11 @@ Everything is in a temporary directory, which is removed at the end unless --kee
 	f.Var(service, "service", "how long a job takes, give or take a quarter; a plain number is milliseconds")
 	f.IntVar(&c.Slots, "slots", c.Slots, "`jobs` to run at once, in two worker processes")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "`number` that chooses service times and moments")
-	f.StringVar(&c.Folder, "dir", "", "`folder` with a sub-folder of files for each tenant, to work on instead; the cluster's own with --cluster")
+	f.StringVar(&c.Folder, "dir", "", "`folder` with a sub-folder of files for each tenant, to work on instead; the cluster's own with --cluster or --whale")
 	f.StringVar(&c.Program, "exec", "", "shell `command` to run for each file of --dir")
 	f.BoolVar(&cluster, "cluster", false, "show a cluster that loses its leaders instead")
-	f.BoolVar(&c.Keep, "keep", false, "leave the state directory behind, to look into; with --cluster, leave the cluster running")
+	f.BoolVar(&whale, "whale", false, "show a tenant that floods its neighbours' cell, and is moved to one of its own while it runs, instead")
+	f.BoolVar(&c.Keep, "keep", false, "leave the state directory behind, to look into; with --cluster or --whale, leave the cluster running")
 	must(cmd.MarkFlagDirname("dir"))
 	completeNothing(cmd, "bulk-jobs", "quiet-tenants", "service", "slots", "seed", "exec")
 	return cmd

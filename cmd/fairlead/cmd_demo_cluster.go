@@ -16,18 +16,9 @@ import (
 
 // demoCluster runs the demo of a cluster and writes what it found.
 func (a *app) demoCluster(cmd *cobra.Command, c localcluster.Config) error {
-	l, err := a.load(cmd)
+	p, err := a.demoOfCluster(cmd, "cluster")
 	if err != nil {
 		return err
-	}
-	p := a.printer(l)
-	if p.Format == output.FormatName {
-		return failure.Usagef("use table, json or yaml", "fairlead demo has no names to print with -o name")
-	}
-	for _, other := range []string{"bulk-jobs", "quiet-tenants", "service", "slots", "seed", "exec"} {
-		if err := exclusive(cmd, "cluster", other); err != nil {
-			return err
-		}
 	}
 	s := a.demoScreen(p)
 	var problem error
@@ -41,7 +32,32 @@ func (a *app) demoCluster(cmd *cobra.Command, c localcluster.Config) error {
 	return problem
 }
 
-func (a *app) printDemoCluster(p *output.Printer, r *localcluster.Report, kept bool) error {
+// demoOfCluster checks what a demo of a cluster is given, by the flag that asks for it.
+func (a *app) demoOfCluster(cmd *cobra.Command, flag string) (*output.Printer, error) {
+	l, err := a.load(cmd)
+	if err != nil {
+		return nil, err
+	}
+	p := a.printer(l)
+	if p.Format == output.FormatName {
+		return nil, failure.Usagef("use table, json or yaml", "fairlead demo has no names to print with -o name")
+	}
+	for _, other := range []string{"bulk-jobs", "quiet-tenants", "service", "slots", "seed", "exec"} {
+		if err := exclusive(cmd, flag, other); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// clusterReport is what a demo of a cluster came to.
+type clusterReport interface {
+	Text(width int) string
+	JSON() ([]byte, error)
+	Usage() string
+}
+
+func (a *app) printDemoCluster(p *output.Printer, r clusterReport, kept bool) error {
 	var err error
 	if p.Human() {
 		_, err = io.WriteString(a.out, "\n"+r.Text(a.demoColumns()))
@@ -85,6 +101,43 @@ func demoClusterProblem(r *localcluster.Report) error {
 	default:
 		return nil
 	}
+}
+
+// demoWhale runs the demo of a tenant that is moved while it runs, and writes what it found.
+func (a *app) demoWhale(cmd *cobra.Command, c localcluster.Config) error {
+	p, err := a.demoOfCluster(cmd, "whale")
+	if err != nil {
+		return err
+	}
+	var problem error
+	err = localcluster.RunWhale(cmd.Context(), c, localcluster.Screen(a.demoScreen(p)), func(r *localcluster.WhaleReport) error {
+		problem = demoWhaleProblem(r)
+		return a.printDemoCluster(p, r, c.Keep)
+	})
+	if err != nil {
+		return err
+	}
+	return problem
+}
+
+// demoWhaleProblem is why a demo of a whale that ran to its end did not end well.
+func demoWhaleProblem(r *localcluster.WhaleReport) error {
+	f := r.Figures()
+	p := &failure.Problem{Code: failure.Failed, Remedy: "run it with --dir, which keeps the state and the logs to look into"}
+	switch {
+	case !r.Moved():
+		p.What, p.Why = "the whale has not been moved", r.Stand()
+	case f.Lost > 0:
+		p.What = fmt.Sprintf("%d of %d accepted jobs have not been completed in time", f.Lost, f.Accepted)
+	case f.Twice > 0:
+		p.What = fmt.Sprintf("%d jobs are there twice, or were completed twice", f.Twice)
+	case f.Errors > 0:
+		p.What, p.Err = fmt.Sprintf("applications saw %d errors", f.Errors), r.FirstError()
+		p.Why = p.Err.Error()
+	default:
+		return nil
+	}
+	return p
 }
 
 // demoMemberCommand is what the cluster's processes run as.

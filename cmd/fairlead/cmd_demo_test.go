@@ -26,6 +26,9 @@ func TestDemoUsage(t *testing.T) {
 		"no folder":     {[]string{"--dir", "nowhere"}, []string{"--dir cannot be read: no such file or directory"}},
 		"cluster":       {[]string{"--cluster", "--slots", "3"}, []string{"--cluster and --slots cannot stand together"}},
 		"cluster names": {[]string{"--cluster", "-o", "name"}, []string{"use table, json or yaml"}},
+		"whale":         {[]string{"--whale", "--bulk-jobs", "3"}, []string{"--whale and --bulk-jobs cannot stand together"}},
+		"whale names":   {[]string{"--whale", "-o", "name"}, []string{"use table, json or yaml"}},
+		"two clusters":  {[]string{"--whale", "--cluster"}, []string{"--cluster and --whale cannot stand together"}},
 		"both kinds":    {[]string{"--dir", ".", "--seed", "3"}, []string{"--dir and --seed cannot stand together"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,14 +9,21 @@ import (
 
 // board is what there is to see of a run while it goes on. It is safe for concurrent use.
 type board struct {
+	title string
 	began time.Time
 
 	mu      sync.Mutex
 	cluster *Cluster // nil before it has a layout
-	loaders []*loader
+	loaders []application
+	drawn   []string          // lines of the moment, such as bars
 	leaders map[string]string // by cell, empty for control
 	down    map[string]bool   // agents that were killed
 	events  []event
+}
+
+// application is a tenant's, which counts what it sees.
+type application interface {
+	tally(now time.Time) tally
 }
 
 // event is something that happened, at a time since the run began.
@@ -25,8 +32,8 @@ type event struct {
 	text string
 }
 
-func newBoard() *board {
-	return &board{began: time.Now(), leaders: make(map[string]string), down: make(map[string]bool)}
+func newBoard(title string) *board {
+	return &board{title: title, began: time.Now(), leaders: make(map[string]string), down: make(map[string]bool)}
 }
 
 func (b *board) sayf(format string, args ...any) {
@@ -41,10 +48,16 @@ func (b *board) shows(c *Cluster) {
 	b.cluster = c
 }
 
-func (b *board) follows(l *loader) {
+func (b *board) follows(l application) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.loaders = append(b.loaders, l)
+}
+
+func (b *board) draws(lines []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.drawn = lines
 }
 
 func (b *board) led(cellName, name string) {
@@ -70,13 +83,14 @@ type state struct {
 	elapsed time.Duration
 	agents  []line
 	tenants []tally
+	drawn   []string
 	events  []event
 }
 
 func (b *board) state(now time.Time) state {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := state{elapsed: now.Sub(b.began), events: slices.Clip(b.events)}
+	s := state{elapsed: now.Sub(b.began), drawn: b.drawn, events: slices.Clip(b.events)}
 	for _, l := range b.loaders {
 		s.tenants = append(s.tenants, l.tally(now))
 	}

@@ -29,6 +29,7 @@ const (
 type Cluster struct {
 	dir     string // absolute
 	scratch string // dir, when it is to be removed with the cluster
+	plan    blueprint
 	layout  layout
 	env     []string // of every child
 	abort   context.CancelCauseFunc
@@ -37,18 +38,14 @@ type Cluster struct {
 	children map[string]*child // that run, by name
 	watchers sync.WaitGroup
 	conn     *client.Conn // as the operator; set once the cluster has keys
+	helpers  sync.WaitGroup
+	dismiss  []context.CancelFunc // of the helpers
 }
 
-// Tenant is a tenant of the cluster, and the cell that it is at home in.
-type Tenant struct{ Name, Cell string }
-
-// Tenants lists the cluster's tenants.
-func Tenants() []Tenant { return []Tenant{{"acme", cellA}, {"globex", cellB}} }
-
-// open returns a cluster of which nothing runs yet, in dir, or in a temporary folder when dir is empty. abort is called when an agent ends that
+// open returns a cluster of a blueprint of which nothing runs yet, in dir, or in a temporary folder when dir is empty. abort is called when an agent ends that
 // nobody ended.
-func open(dir string, abort context.CancelCauseFunc) (*Cluster, error) {
-	c := &Cluster{abort: abort, children: make(map[string]*child)}
+func open(dir string, plan blueprint, abort context.CancelCauseFunc) (*Cluster, error) {
+	c := &Cluster{plan: plan, abort: abort, children: make(map[string]*child)}
 	var err error
 	if dir == "" {
 		if c.dir, err = os.MkdirTemp("", "fairlead-cluster-"); err != nil {
@@ -75,7 +72,7 @@ func (c *Cluster) furnish() error {
 		return err
 	}
 	var err error
-	if c.layout, err = layoutOf(c.dir); err != nil {
+	if c.layout, err = layoutOf(c.dir, c.plan.agents); err != nil {
 		return err
 	}
 	for _, v := range os.Environ() {
@@ -155,11 +152,19 @@ func (c *Cluster) form(ctx context.Context) error {
 		return err
 	}
 	args = []string{"cluster", "seed", "--wait", formTimeout, "--keys-dir", c.path("keys")}
-	for _, name := range []string{cellA, cellB} {
-		args = append(args, "--cell", fmt.Sprintf("%s=%d", name, len(c.replicas(name))))
+	for _, p := range c.plan.cells {
+		what := fmt.Sprintf("%s=%d", p.name, len(c.replicas(p.name)))
+		if p.dedicated {
+			what += "/dedicated"
+		}
+		args = append(args, "--cell", what)
 	}
-	for _, t := range Tenants() {
-		args = append(args, "--tenant", t.Name+"="+t.Cell)
+	for _, t := range c.plan.tenants {
+		what := t.Name
+		if t.Cell != "" {
+			what += "=" + t.Cell
+		}
+		args = append(args, "--tenant", what)
 	}
 	if err := c.command(ctx, args...); err != nil {
 		return err
@@ -219,9 +224,9 @@ func (c *Cluster) start(name string) error {
 	return c.launch(a.Name, args)
 }
 
-// startWorkers starts a worker for each cell.
+// startWorkers starts the workers.
 func (c *Cluster) startWorkers() error {
-	for _, name := range []string{cellA, cellB} {
+	for _, name := range c.plan.workers {
 		err := c.launch("worker-"+name, []string{
 			"worker", "--cell", name, "--operation", Operation, "--echo", "--echo-delay", echoDelay.String(), "--slots", fmt.Sprint(workerSlots),
 			"--name", "worker-" + name, "--token-file", c.KeyFile("worker"),
@@ -253,6 +258,15 @@ func (c *Cluster) launch(name string, args []string) error {
 		}
 	})
 	return nil
+}
+
+// help runs something beside the children, until ctx ends or the cluster is closed.
+func (c *Cluster) help(ctx context.Context, run func(context.Context)) {
+	ctx, cancel := context.WithCancel(ctx)
+	c.mu.Lock()
+	c.dismiss = append(c.dismiss, cancel)
+	c.mu.Unlock()
+	c.helpers.Go(func() { run(ctx) })
 }
 
 // take returns a child that is about to be ended, so that its end is no failure.
@@ -296,6 +310,12 @@ func (c *Cluster) peers(ctx context.Context, cellName string) (*fairleadv1.ListP
 
 // close ends everything, workers first, and removes the folder unless it is to be kept.
 func (c *Cluster) close() error {
+	c.mu.Lock()
+	for _, cancel := range c.dismiss {
+		cancel()
+	}
+	c.mu.Unlock()
+	c.helpers.Wait()
 	if c.conn != nil {
 		c.conn.Close()
 	}

@@ -20,12 +20,6 @@ const (
 	roleGateway = "gateway"
 )
 
-// The cells and tenants of the cluster.
-const (
-	cellA = "cell-a"
-	cellB = "cell-b"
-)
-
 // agent is one agent, and where it listens on loopback.
 type agent struct {
 	Name   string `json:"name"`
@@ -44,8 +38,8 @@ type layout struct {
 // layoutFile is the layout's name in the folder.
 const layoutFile = "localcluster.json"
 
-// layoutOf returns the layout of the folder, and makes one where there is none.
-func layoutOf(dir string) (layout, error) {
+// layoutOf returns the layout of the folder, and makes one of the agents where there is none.
+func layoutOf(dir string, agents []agent) (layout, error) {
 	path := filepath.Join(dir, layoutFile)
 	text, err := os.ReadFile(path)
 	switch {
@@ -57,9 +51,12 @@ func layoutOf(dir string) (layout, error) {
 		if err := json.Unmarshal(text, &l); err != nil || len(l.Agents) == 0 {
 			return layout{}, fmt.Errorf("%s is not a local cluster's: %w", path, err)
 		}
+		if !slices.EqualFunc(l.Agents, agents, func(a, b agent) bool { return a.Name == b.Name && a.Role == b.Role && a.Cell == b.Cell }) {
+			return layout{}, fmt.Errorf("%s is another cluster's: give another folder", path)
+		}
 		return l, nil
 	}
-	l := newLayout()
+	l := layout{Agents: slices.Clone(agents)}
 	if err := l.choosePorts(); err != nil {
 		return layout{}, err
 	}
@@ -67,19 +64,6 @@ func layoutOf(dir string) (layout, error) {
 		return layout{}, err
 	}
 	return l, os.WriteFile(path, append(text, '\n'), 0o600)
-}
-
-func newLayout() layout {
-	return layout{Agents: []agent{
-		{Name: "control-1", Role: roleControl},
-		{Name: "control-2", Role: roleControl},
-		{Name: "control-3", Role: roleControl},
-		{Name: "cell-a-1", Role: roleCell, Cell: cellA},
-		{Name: "cell-a-2", Role: roleCell, Cell: cellA},
-		{Name: "cell-a-3", Role: roleCell, Cell: cellA},
-		{Name: "cell-b-1", Role: roleCell, Cell: cellB},
-		{Name: "gateway-1", Role: roleGateway},
-	}}
 }
 
 // of returns the agents of a role.

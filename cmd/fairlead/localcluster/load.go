@@ -132,6 +132,7 @@ type tally struct {
 	waiting                     time.Duration // how long the oldest open call has been waiting
 	longest                     time.Duration
 	firstError                  error
+	note                        string // for people
 }
 
 func (t tally) missing() int { return t.accepted - t.completed }

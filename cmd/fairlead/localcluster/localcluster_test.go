@@ -60,7 +60,7 @@ func TestMember(t *testing.T) {
 // TestLayout: no two ports are the same, and a folder's second layout is its first.
 func TestLayout(t *testing.T) {
 	dir := t.TempDir()
-	l, err := layoutOf(dir)
+	l, err := layoutOf(dir, failovers().agents)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,14 +73,17 @@ func TestLayout(t *testing.T) {
 			seen[port] = true
 		}
 	}
-	again, err := layoutOf(dir)
+	again, err := layoutOf(dir, failovers().agents)
 	if err != nil || !reflect.DeepEqual(again, l) {
 		t.Errorf("again: %+v, %v", again, err)
+	}
+	if _, err := layoutOf(dir, whaleBlueprint().agents); err == nil || !strings.Contains(err.Error(), "another cluster's") {
+		t.Errorf("another cluster's layout: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, layoutFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := layoutOf(dir); err == nil {
+	if _, err := layoutOf(dir, failovers().agents); err == nil {
 		t.Error("a damaged layout is one")
 	}
 }
@@ -159,20 +162,20 @@ func TestReport(t *testing.T) {
 // TestFrameFits: the view is never larger than the terminal, and as high whatever happened, where there is room.
 func TestFrameFits(t *testing.T) {
 	s := state{tenants: []tally{{tenant: Tenants()[0], waiting: time.Second}, {tenant: Tenants()[1]}}}
-	for _, a := range newLayout().Agents {
+	for _, a := range failovers().agents {
 		s.agents = append(s.agents, line{agent: a, leads: a.Name == "cell-a-1", down: a.Name == "control-1"})
 	}
 	height := 0
 	for n := range 20 {
 		s.events = append(s.events, event{time.Duration(n) * time.Second, strings.Repeat("something happened ", 10)})
-		if got := strings.Count(frame(s, "Ctrl-C stops.", 80, 50), "\n"); height == 0 {
+		if got := strings.Count(frame("A cluster.", s, "Ctrl-C stops.", 80, 50), "\n"); height == 0 {
 			height = got
 		} else if got != height {
 			t.Fatalf("the view has %d lines, and had %d", got, height)
 		}
 	}
 	for _, height := range []int{1, 3, 10, 24} {
-		if got := strings.Count(frame(s, "Ctrl-C stops.", 80, height), "\n") + 1; got > max(1, height-1) {
+		if got := strings.Count(frame("A cluster.", s, "Ctrl-C stops.", 80, height), "\n") + 1; got > max(1, height-1) {
 			t.Errorf("%d lines on a terminal of %d", got, height)
 		}
 	}

@@ -31,21 +31,33 @@ const (
 	freshContact = time.Second
 )
 
-// Run runs the demonstration, which is shown on screen while it goes on, and gives report what came of it. With c.Keep it then waits until ctx
-// ends, which is no error. It returns ctx's cause when that ends before, and in every case only once its processes are gone and, unless c.Dir is
-// set, its folder is.
+// Run runs the demonstration of a cluster that loses its leaders, which is shown on screen while it goes on, and gives report what came of it. With
+// c.Keep it then waits until ctx ends, which is no error. It returns ctx's cause when that ends before, and in every case only once its processes are
+// gone and, unless c.Dir is set, its folder is.
 func Run(ctx context.Context, c Config, screen Screen, report func(*Report) error) error {
+	return stage(ctx, c, screen, failovers(), func(ctx context.Context, cluster *Cluster, b *board) (*Report, error) {
+		r, err := (&show{cluster: cluster, board: b}).run(ctx)
+		if err == nil {
+			r.keep, r.cluster = c.Keep, cluster
+		}
+		return r, err
+	}, report)
+}
+
+// stage runs a demonstration on a cluster of its own, as [Run] says.
+func stage[R any](
+	ctx context.Context, c Config, screen Screen, plan blueprint, play func(context.Context, *Cluster, *board) (R, error), report func(R) error,
+) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	b := newBoard()
+	b := newBoard(plan.title)
 	stop := sync.OnceValue(screen.start(b, cancel))
-	cluster, err := open(c.Dir, cancel)
+	cluster, err := open(c.Dir, plan, cancel)
 	if err != nil {
 		return errors.Join(err, stop())
 	}
 	b.shows(cluster)
-	s := &show{cluster: cluster, board: b}
-	r, err := s.run(ctx)
+	r, err := play(ctx, cluster, b)
 	if cause := context.Cause(ctx); cause != nil { // whatever went wrong then went wrong because of it
 		err = cause
 	}
@@ -54,7 +66,6 @@ func Run(ctx context.Context, c Config, screen Screen, report func(*Report) erro
 		err = shown
 	}
 	if err == nil {
-		r.keep, r.cluster = c.Keep, cluster
 		err = report(r)
 	}
 	if err == nil && c.Keep {
@@ -76,7 +87,7 @@ type show struct {
 
 func (s *show) run(ctx context.Context) (*Report, error) {
 	began := time.Now()
-	if err := s.start(ctx); err != nil {
+	if err := s.cluster.serve(ctx, s.board); err != nil {
 		return nil, err
 	}
 	formed := time.Since(began)
@@ -100,18 +111,17 @@ func (s *show) run(ctx context.Context) (*Report, error) {
 	return r, nil
 }
 
-// start makes the cluster and waits until all of it serves.
-func (s *show) start(ctx context.Context) error {
-	c := s.cluster
-	s.board.sayf("making certificates and keys in %s", c.dir)
+// serve makes the cluster, starts all of it and waits until it serves.
+func (c *Cluster) serve(ctx context.Context, b *board) error {
+	b.sayf("making certificates and keys in %s", c.dir)
 	if err := c.prepare(ctx); err != nil {
 		return err
 	}
-	s.board.sayf("starting %d agents", len(c.layout.Agents))
+	b.sayf("starting %d agents", len(c.layout.Agents))
 	if err := c.startAgents(); err != nil {
 		return err
 	}
-	s.board.sayf("making them a cluster, with cells, tenants and their keys")
+	b.sayf("making them a cluster, with cells, tenants and their keys")
 	if err := c.form(ctx); err != nil {
 		return err
 	}
@@ -131,7 +141,7 @@ func (s *show) underLoad(ctx context.Context) error {
 		submitting.Go(func() { l.submit(ctx, pace) })
 		watching.Go(func() { l.follow(watch) })
 	}
-	watching.Go(func() { s.watchLeaders(watch) })
+	watching.Go(func() { s.cluster.watchLeaders(watch, s.board) })
 	s.board.sayf("acme in %s and globex in %s submit %d jobs a second each", cellA, cellB, time.Second/submitInterval)
 	if err := client.Pause(ctx, calm); err != nil {
 		return err
@@ -151,12 +161,12 @@ func (s *show) underLoad(ctx context.Context) error {
 }
 
 // watchLeaders keeps on the board who leads.
-func (s *show) watchLeaders(ctx context.Context) {
+func (c *Cluster) watchLeaders(ctx context.Context, b *board) {
 	for {
-		for _, log := range []string{"", cellA, cellB} {
-			_, name, err := s.cluster.peers(ctx, log)
+		for _, log := range c.plan.logs() {
+			_, name, err := c.peers(ctx, log)
 			if err == nil || errors.Is(err, errNoLeader) {
-				s.board.led(log, name)
+				b.led(log, name)
 			}
 		}
 		if client.Pause(ctx, watchPoll) != nil {

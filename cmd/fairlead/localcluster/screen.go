@@ -33,8 +33,6 @@ const (
 	talkInterval = 3 * time.Second
 )
 
-const title = "A cluster on this machine: 3 control agents, cell-a with 3 replicas, cell-b with 1, a gateway and 2 workers."
-
 // start shows b until the function that it returns is called, which waits until the last state is on the screen. interrupt is called when
 // somebody presses Ctrl-C, or when the view cannot be drawn.
 func (s Screen) start(b *board, interrupt context.CancelCauseFunc) (stop func() error) {
@@ -63,7 +61,7 @@ func (s Screen) start(b *board, interrupt context.CancelCauseFunc) (stop func() 
 
 // talk writes lines instead of drawing.
 func (s Screen) talk(b *board) func() error {
-	fmt.Fprintln(s.Talk, title)
+	fmt.Fprintln(s.Talk, b.title)
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -116,6 +114,9 @@ func tenantText(t tally) string {
 	text := fmt.Sprintf("%s: %d accepted, %d completed, %d errors", t.tenant.Name, t.accepted, t.completed, t.errors)
 	if t.waiting > submitInterval {
 		text += ", waiting for " + seconds(t.waiting)
+	}
+	if t.note != "" {
+		text += ", " + t.note
 	}
 	return text
 }
@@ -172,14 +173,14 @@ func (m model) View() tea.View {
 	case m.stopping:
 		message = "Stopping: ending the processes."
 	}
-	return tea.NewView(frame(m.board.state(time.Now()), message, m.width, m.height))
+	return tea.NewView(frame(m.board.title, m.board.state(time.Now()), message, m.width, m.height))
 }
 
 // eventsShown is how many of the last events the view shows, and the room for them, so that nothing jumps.
 const eventsShown = 8
 
 // frame draws the view, at most as large as the terminal: a frame that is higher would leave its upper part behind with every tick.
-func frame(s state, message string, width, height int) string {
+func frame(title string, s state, message string, width, height int) string {
 	rows := []string{lipgloss.NewStyle().Bold(true).Render(cut(title, width)), ""}
 	for _, a := range s.agents {
 		style, what := lipgloss.NewStyle(), "follows"
@@ -199,9 +200,19 @@ func frame(s state, message string, width, height int) string {
 		if t.waiting > submitInterval {
 			style = style.Foreground(lipgloss.Yellow)
 		}
-		rows = append(rows, style.Render(cut(fmt.Sprintf("  %-6s in %s", t.tenant.Name, t.tenant.Cell)+"  "+tenantText(t), width)))
+		where := ""
+		if t.tenant.Cell != "" {
+			where = fmt.Sprintf("%-6s in %s  ", t.tenant.Name, t.tenant.Cell)
+		}
+		rows = append(rows, style.Render(cut("  "+where+tenantText(t), width)))
 	}
 	rows = append(rows, "")
+	for _, line := range s.drawn {
+		rows = append(rows, cut("  "+line, width))
+	}
+	if len(s.drawn) > 0 {
+		rows = append(rows, "")
+	}
 	events := s.events[max(0, len(s.events)-eventsShown):]
 	for _, e := range events {
 		rows = append(rows, cut(eventText(e), width))

@@ -20,7 +20,8 @@ func State(s fairleadv1.MigrationState) string { return output.Enum(s, "MIGRATIO
 // Phase names where a class of a migration stands.
 func Phase(p fairleadv1.LanePhase) string { return output.Enum(p, "LANE_PHASE_") }
 
-func class(c fairleadv1.Class) string { return output.Enum(c, "CLASS_") }
+// Class names a class.
+func Class(c fairleadv1.Class) string { return output.Enum(c, "CLASS_") }
 
 // Ended reports whether nothing more becomes of a migration.
 func Ended(m *fairleadv1.Migration) bool {
@@ -80,7 +81,7 @@ func Line(m *fairleadv1.Migration) string {
 	text := State(m.GetState())
 	for _, l := range m.GetLanes() {
 		if p := l.GetPhase(); p != fairleadv1.LanePhase_LANE_PHASE_AT_SOURCE && p != fairleadv1.LanePhase_LANE_PHASE_UNSPECIFIED {
-			text += ", " + class(l.GetClass()) + " " + Phase(p)
+			text += ", " + Class(l.GetClass()) + " " + Phase(p)
 			if l.GetPause().AsDuration() > 0 {
 				text += " (stood still for " + output.ProtoDuration(l.GetPause()) + ")"
 			}
@@ -156,12 +157,12 @@ func running(s *Step, m *fairleadv1.Migration) {
 		s.Note = State(m.GetState())
 	case fairleadv1.MigrationState_MIGRATION_STATE_SEEDING:
 		if total := g.GetJobsTotal(); total > 0 {
-			s.Share = min(1, float64(g.GetJobsCopied())/float64(total))
+			s.Share = share(float64(g.GetJobsCopied()) / float64(total))
 		}
 		s.Note = Copied(g)
 	case fairleadv1.MigrationState_MIGRATION_STATE_CATCHING_UP:
 		if total := g.GetJobsTotal(); total > 0 {
-			s.Share = max(0, 1-float64(g.GetLagRecords())/float64(total))
+			s.Share = share(1 - float64(g.GetLagRecords())/float64(total))
 		}
 		s.Note = Lag(m)
 	case fairleadv1.MigrationState_MIGRATION_STATE_READY:
@@ -169,12 +170,15 @@ func running(s *Step, m *fairleadv1.Migration) {
 	}
 }
 
+// share keeps what a server said between nothing and all.
+func share(x float64) float64 { return min(1, max(0, x)) }
+
 // laneSteps are the switches of the classes, in their order.
 func laneSteps(m *fairleadv1.Migration, what string) []Step {
 	const fencing, committed, observing = 0.25, 0.5, 0.75
 	steps := make([]Step, 0, len(m.GetLanes()))
 	for _, l := range m.GetLanes() {
-		s := Step{Name: what + class(l.GetClass())}
+		s := Step{Name: what + Class(l.GetClass())}
 		switch l.GetPhase() {
 		case fairleadv1.LanePhase_LANE_PHASE_FENCING, fairleadv1.LanePhase_LANE_PHASE_REVERSE_FENCING:
 			s.Share, s.Note = fencing, "stands still"
@@ -236,9 +240,9 @@ const (
 )
 
 // Bar draws a share as a bar with its percentage.
-func Bar(share float64) string {
-	full := int(share * barWidth)
-	return strings.Repeat("█", full) + strings.Repeat("░", barWidth-full) + fmt.Sprintf(" %3.0f %%", 100*share)
+func Bar(x float64) string {
+	full := int(share(x) * barWidth)
+	return strings.Repeat("█", full) + strings.Repeat("░", barWidth-full) + fmt.Sprintf(" %3.0f %%", 100*share(x))
 }
 
 // Lines are the lines of a migration as they are drawn on a terminal.

@@ -30,7 +30,7 @@ func places(v state.View, o Observed, now cell.Instant, cfg Config) []Action {
 		tenants = append(tenants, TenantOf(v, t))
 	}
 	var actions []Action
-	for _, d := range placement.NewSnapshot(cfg.Placement, now, cells, tenants, o.Pending).PlaceAll().Decisions {
+	for _, d := range placement.NewSnapshot(cfg.Placement, now, cells, tenants, Pending(v, o, now, cfg)).PlaceAll().Decisions {
 		if d.Target == "" {
 			actions = append(actions, Unplaceable{d.Tenant, Tried{now, mark}, d})
 			continue
@@ -66,19 +66,19 @@ func placedTenants(v state.View) []placement.Tenant {
 	return tenants
 }
 
-// SnapshotOf returns the state as placement sees it: every cell and every tenant, whatever was heard of them.
+// SnapshotOf returns the state as placement sees it: every cell, every tenant and every migration, whatever was heard of them.
 func SnapshotOf(v state.View, cfg placement.Config, now cell.Instant) *placement.Snapshot {
 	var cells []placement.Cell
 	for c := range v.Cells("") {
 		cells = append(cells, CellOf(c))
 	}
-	return placement.NewSnapshot(cfg, now, cells, tenantsOf(v), nil)
+	return placement.NewSnapshot(cfg, now, cells, tenantsOf(v), Pending(v, Observed{}, now, Config{Placement: cfg}))
 }
 
 // Snapshot is [SnapshotOf] with what the leader has heard: cells that nobody was heard of lately take no tenants, and moves under way count.
 func Snapshot(v state.View, o Observed, now cell.Instant, cfg Config) *placement.Snapshot {
 	cells, _ := cellsOf(v, o, now, cfg)
-	return placement.NewSnapshot(cfg.Placement, now, cells, tenantsOf(v), o.Pending)
+	return placement.NewSnapshot(cfg.Placement, now, cells, tenantsOf(v), Pending(v, o, now, cfg))
 }
 
 func tenantsOf(v state.View) []placement.Tenant {
@@ -113,30 +113,37 @@ func CellOf(c state.Cell) placement.Cell {
 	}
 }
 
-// TenantOf returns the tenant as placement sees it.
+// TenantOf returns the tenant as placement sees it. One that is moving is at home in the source until that has ended; [Pending] has where it goes.
 func TenantOf(v state.View, t state.Tenant) placement.Tenant {
 	p := placement.Tenant{
 		ID: t.ID(), Organization: t.Policy.Organization, Rules: t.Rules, Profile: v.Profile(t.ID()),
 		Reserved: t.Policy.Reservation[0] + t.Policy.Reservation[1],
 	}
-	if a, ok := v.AssignmentOf(cell.Lane{Tenant: t.ID(), Class: cell.ClassInteractive}); ok {
-		p.Home, p.Since = a.Cell, a.Since
+	of := v.Homes(t.ID())
+	p.Home, p.Since = of[0].Cell, max(of[0].Since, of[1].Since)
+	if m, ok := v.MigrationOf(t.ID()); ok && !m.Done() {
+		p.Home = m.Source
 	}
+	p.Bytes = bytesOf(p.Profile)
+	return p
+}
+
+// bytesOf returns what a tenant had when it was measured last.
+func bytesOf(p placement.Profile) int64 {
 	latest := placement.HourSample{}
-	for _, h := range p.Profile.Hours {
+	for _, h := range p.Hours {
 		if h.Hour > latest.Hour {
 			latest = h
 		}
 	}
-	p.Bytes = max(latest.Average.Bytes, latest.P95.Bytes)
-	return p
+	return max(latest.Average.Bytes, latest.P95.Bytes)
 }
 
 // Assign returns the command that carries a decision out, if nothing it was made on has changed since v.
 func Assign(v state.View, d placement.Decision, now cell.Instant) command.Assign {
-	a, _ := v.AssignmentOf(cell.Lane{Tenant: d.Tenant, Class: cell.ClassInteractive})
+	of := v.Homes(d.Tenant)
 	return command.Assign{
-		Tenant: d.Tenant, Cell: d.Target, Expect: a.Epoch, CellGeneration: d.Generation, Groups: d.Groups, Decision: DecisionText(d), Time: now,
+		Tenant: d.Tenant, Cell: d.Target, Expect: max(of[0].Epoch, of[1].Epoch), CellGeneration: d.Generation, Groups: d.Groups, Decision: DecisionText(d), Time: now,
 	}
 }
 

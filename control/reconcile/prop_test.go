@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead/fairlead/cell"
 	"github.com/fairlead/fairlead/control/command"
 	"github.com/fairlead/fairlead/control/state"
+	"github.com/fairlead/fairlead/migrate"
 	"github.com/fairlead/fairlead/placement"
 )
 
@@ -23,7 +24,7 @@ import (
 func event(t *rapid.T, c *cluster) {
 	id := rapid.SampledFrom([]cell.ID{"w", "x", "y"}).Draw(t, "cell")
 	name := command.AgentName(string(id) + rapid.SampledFrom([]string{"1", "2", "3", "4"}).Draw(t, "agent"))
-	switch rapid.IntRange(0, 9).Draw(t, "event") {
+	switch rapid.IntRange(0, 11).Draw(t, "event") {
 	case 0:
 		_ = c.try(command.CreateCell{
 			Cell: id, Kind: placement.KindPooled, Replicas: rapid.SampledFrom([]int{3, 1}).Draw(t, "replicas"),
@@ -59,6 +60,16 @@ func event(t *rapid.T, c *cluster) {
 		}
 	case 8:
 		c.lead()
+	case 10:
+		_ = c.try(command.SetCellPhase{Cell: id, Phase: placement.PhaseCordoned, Evacuate: true, Time: c.now})
+	case 11:
+		for m := range c.view().LiveMigrations() {
+			if to := rapid.SampledFrom([]string{"", "released", "aborted"}).Draw(t, "to"); to != "" {
+				if e, ok := onward(m.Record, to, c.now); ok {
+					_ = c.try(command.AdvanceMigration{ID: m.ID, Expect: m.Generation, Event: e})
+				}
+			}
+		}
 	case 9:
 		gateway := command.AgentName(rapid.SampledFrom([]string{"g1", "g2"}).Draw(t, "gateway"))
 		if _, ok := c.view().Agent(gateway); !ok {
@@ -117,6 +128,16 @@ func allowed(t *rapid.T, c *cluster, a Action) {
 		}
 		if as, ok := a.Command.(command.Assign); ok && as.Expect != 0 {
 			t.Fatalf("a tenant that has a home is moved: %+v", as)
+		}
+		if start, ok := a.Command.(command.StartMigration); ok {
+			source, _ := c.view().Cell(start.Source)
+			target, _ := c.view().Cell(start.Target)
+			if !source.Evacuating || target.Phase != placement.PhaseOpen || c.seen.silent(c.view(), target.ID, c.now, c.cfg) {
+				t.Fatalf("%+v, from %+v to %+v", start, source, target)
+			}
+			if m, ok := c.view().MigrationOf(start.Tenant); ok && (!m.Done() || m.State != migrate.Released && c.now.Sub(m.Ended) < retryAfter) {
+				t.Fatalf("%+v, after %+v", start, m)
+			}
 		}
 	case OpenLog:
 		row, _ := c.view().Cell(a.Cell)
@@ -264,7 +285,7 @@ func TestConfig(t *testing.T) {
 		t.Error(err)
 	}
 	var bad Config
-	bad.Placement = placement.DefaultConfig()
+	bad.Placement, bad.Evacuation = placement.DefaultConfig(), migrate.DefaultOptions()
 	err := bad.Validate()
 	for _, field := range []string{"seen_max", "retry_after"} {
 		if err == nil || !strings.Contains(err.Error(), field) {
@@ -275,6 +296,7 @@ func TestConfig(t *testing.T) {
 		"lost_after":   func(c *Config) { c.LostAfter = c.SeenMax - 1 },
 		"forget_after": func(c *Config) { c.ForgetAfter = c.LostAfter - 1 },
 		"seen_max":     func(c *Config) { c.SeenMax = 366 * 24 * time.Hour },
+		"pause_max":    func(c *Config) { c.Evacuation.PauseMax = 0 },
 	} {
 		cfg := DefaultConfig()
 		change(&cfg)
@@ -330,5 +352,111 @@ func TestSnapshotOf(t *testing.T) {
 	d := SnapshotOf(c.view(), c.cfg.Placement, c.now).Place(got)
 	if a := Assign(c.view(), d, c.now); a.Expect != 2 || a.Cell != "x" || a.CellGeneration != 2 || a.Decision == "" {
 		t.Errorf("%+v", a)
+	}
+}
+
+// A tenant that moves counts at the target as much as one that is there, and at the source for as long as it could come back.
+func TestMovingCountsAtBothEnds(t *testing.T) {
+	c := newCluster(t)
+	for _, id := range []cell.ID{"x", "y"} {
+		c.apply(command.CreateCell{Cell: id, Kind: placement.KindPooled, Replicas: 1, Capacity: placement.Load{Compute: 10 * cell.Unit}, Time: c.now})
+		c.agent(command.AgentName(id)+"1", id)
+	}
+	for range 2 {
+		for _, a := range c.step() {
+			c.do(a)
+		}
+	}
+	c.apply(command.CreateTenant{Tenant: "t", Rules: placement.Rules{ComputeMin: 4 * cell.Unit}, Time: c.now})
+	for _, a := range c.step() {
+		c.do(a)
+	}
+	home := c.view().Homes("t")[0].Cell
+	target := cell.ID("x")
+	if home == target {
+		target = "y"
+	}
+	row, _ := c.view().Cell(target)
+	d := placement.Decision{Tenant: "t", Source: home, Target: target, Reason: placement.ReasonRebalance, Text: "two\nlines", Generation: row.Generation}
+	start := StartMigration(c.view(), d, c.now)
+	if start.Why != "two lines" || start.Reason != "rebalance" || start.Expect != [2]cell.Epoch{2, 2} || start.Groups != Hand("t", row) {
+		t.Errorf("%+v", start)
+	}
+	c.apply(start)
+	for _, state := range []string{"declared", "ready", "cut_over", "released"} {
+		c.advance("t", state)
+		want := map[cell.ID]cell.Rate{home: 4 * cell.Unit, target: 4 * cell.Unit}
+		if state == "released" {
+			want[home] = 0
+		}
+		for name, s := range map[string]*placement.Snapshot{
+			"all": SnapshotOf(c.view(), c.cfg.Placement, c.now), "heard": Snapshot(c.view(), c.seen, c.now, c.cfg),
+		} {
+			for _, l := range s.Loads() {
+				if got := l.Hours.Peak().Compute; got != want[l.Cell] {
+					t.Errorf("%s, %s: %s has %v, want %v", state, name, l.Cell, got, want[l.Cell])
+				}
+			}
+		}
+	}
+}
+
+// Whatever placement says, it is a line that a migration can hold.
+func TestLine(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := strings.Repeat(rapid.StringMatching(`[a-zé \n\t]{0,9}`).Draw(t, "text"), rapid.IntRange(0, 200).Draw(t, "times"))
+		c := command.StartMigration{
+			ID: "m", Tenant: "t", Source: "a", Target: "b", Reason: "whale", Options: migrate.DefaultOptions(), Order: migrate.DefaultOrder(),
+			Why: line(text), Time: 1,
+		}
+		if err := command.Check(c); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A cell with more tenants than there may be migrations is emptied all the same, and never has more under way than it may.
+func TestEvacuationIsBounded(t *testing.T) {
+	c := newCluster(t)
+	c.cfg.Placement.FailureReserve = false
+	c.apply(command.CreateCell{Cell: "x", Kind: placement.KindPooled, Replicas: 1, Time: c.now})
+	c.agent("x1", "x")
+	const many = 5 * EvacuationsMax
+	for i := range many {
+		c.apply(command.CreateTenant{Tenant: cell.TenantID(fmt.Sprintf("t%03d", i)), Time: c.now})
+	}
+	for range 3 {
+		for _, a := range c.step() {
+			c.do(a)
+		}
+	}
+	c.apply(command.CreateCell{Cell: "y", Kind: placement.KindPooled, Replicas: 1, Time: c.now})
+	c.agent("y1", "y")
+	for range 2 {
+		for _, a := range c.step() {
+			c.do(a)
+		}
+	}
+	c.apply(command.SetCellPhase{Cell: "x", Phase: placement.PhaseCordoned, Evacuate: true, Time: c.now})
+	for range 3 * many / EvacuationsMax {
+		c.pass(evacuationsEvery)
+		for _, a := range c.step() {
+			c.do(a)
+		}
+		var live []cell.TenantID
+		for m := range c.view().LiveMigrations() {
+			if m.State < migrate.CutOver {
+				live = append(live, m.Tenant)
+			}
+		}
+		if len(live) > EvacuationsMax {
+			t.Fatalf("%d under way", len(live))
+		}
+		for _, tenant := range live {
+			c.advance(tenant, "cut_over")
+		}
+	}
+	if home, _ := c.view().Cell("x"); home.Tenants != 0 {
+		t.Errorf("%d tenants are left", home.Tenants)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/fairlead/fairlead/cell"
 	"github.com/fairlead/fairlead/control/command"
 	"github.com/fairlead/fairlead/control/state"
+	"github.com/fairlead/fairlead/migrate"
 	"github.com/fairlead/fairlead/placement"
 )
 
@@ -19,7 +20,8 @@ const ActionsMax = 200
 const (
 	formsMax   = 40 // cells that get their first voters
 	logsMax    = 60 // logs that are opened, and replicas that are added
-	placesMax  = 80 // tenants that are placed, or cannot be
+	placesMax  = 60 // tenants that are placed, or cannot be
+	movesMax   = 20 // migrations that are declared
 	forgetsMax = 20 // agents that are forgotten
 )
 
@@ -37,13 +39,18 @@ type Config struct {
 	RetryAfter time.Duration
 	// Placement is what decisions go by.
 	Placement placement.Config
+	// Whales says what is done about tenants that are too large for a pool.
+	Whales Whales
+	// Evacuation says how tenants of a cell that is evacuated are moved. Those of [migrate.DefaultOptions] with a canary of 10 jobs in 2 s and a rollback
+	// window of an hour.
+	Evacuation migrate.Options
 }
 
 // DefaultConfig returns what is said with each field.
 func DefaultConfig() Config {
 	return Config{
 		SeenMax: 10 * time.Second, LostAfter: time.Minute, ForgetAfter: 24 * time.Hour, RetryAfter: 30 * time.Second,
-		Placement: placement.DefaultConfig(),
+		Placement: placement.DefaultConfig(), Evacuation: evacuationOptions(),
 	}
 }
 
@@ -66,7 +73,7 @@ func (c Config) Validate() error {
 			})
 		}
 	}
-	return errors.Join(append(faults, c.Placement.Validate())...)
+	return errors.Join(append(faults, c.Placement.Validate(), c.Evacuation.Validate())...)
 }
 
 // Seen is what an agent said when it was last heard of.
@@ -82,7 +89,7 @@ type Observed struct {
 	// Since is when it began to listen: nobody is missed before.
 	Since  cell.Instant
 	Agents map[command.AgentName]Seen
-	// Pending are the moves under way, and those that ended lately.
+	// Pending are the moves under way, and those that ended lately, that were no migrations: the state has those.
 	Pending []placement.Move
 	// Tried are tenants that no cell could take, by an [Unplaceable] of an earlier step.
 	Tried map[cell.TenantID]Tried

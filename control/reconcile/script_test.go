@@ -13,7 +13,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata pr
 // TestScripts runs testdata/*.txt. A script is blocks, with blank lines between them: lines that start with # are prose, others are commands, and
 // what they print follows a line of four dashes.
 //
-//	cell NAME [replicas=N] [compute=SLOTS] [label=KEY:VALUE] [groups=G hand=H]
+//	cell NAME [kind=dedicated] [replicas=N] [compute=SLOTS] [label=KEY:VALUE] [groups=G hand=H]
 //	update CELL compute=SLOTS        change its record
 //	delete CELL
 //	phase CELL open|cordoned|draining
@@ -24,6 +24,11 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata pr
 //	hung NAME...                     they are heard of, and do nothing that they are asked for
 //	down NAME...                     they are not heard of any more
 //	tenant NAME... [compute=SLOTS] [require=KEY:VALUE] [only=CELL]
+//	evacuate CELL                    cordoned, and to be empty
+//	whales auto                      whales are moved without being asked for
+//	demand CELL [hours=N] TENANT:SLOTS...  in each of the last hours
+//	advance TENANT to=STATE          its migration, the straight way
+//	moves                            as placement is told
 //	time D                           all that are up are heard of at its end
 //	leader                           another control agent leads: it has heard of nobody
 //	step                             what is to be done

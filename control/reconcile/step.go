@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/placement"
 )
 
-// Step returns what is to be done at now, at most [ActionsMax] actions: cells first in the order of their names, then tenants, the largest first, then
-// agents.
+// Step returns what is to be done at now, at most [ActionsMax] actions: cells first in the order of their names, then tenants without a home, the largest
+// first, then those that are to move, then agents.
 func Step(v state.View, o Observed, now cell.Instant, cfg Config) []Action {
 	var forms, logs []Action
 	for c := range v.Cells("") {
@@ -28,6 +28,7 @@ func Step(v state.View, o Observed, now cell.Instant, cfg Config) []Action {
 		window(forms, formsMax, now),
 		window(logs, logsMax, now),
 		places(v, o, now, cfg),
+		window(slices.Concat(whales(v, o, now, cfg), evacuates(v, o, now, cfg)), movesMax, now),
 		window(forgets(v, o, now, cfg), forgetsMax, now),
 	)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead/fairlead/cell"
 	"github.com/fairlead/fairlead/control/command"
 	"github.com/fairlead/fairlead/control/state"
+	"github.com/fairlead/fairlead/migrate"
 	"github.com/fairlead/fairlead/placement"
 )
 
@@ -182,8 +183,12 @@ func (c *cluster) command(t *testing.T, line string) string {
 	}
 	switch words[0] {
 	case "cell":
+		kind := placement.KindPooled
+		if given["kind"] == "dedicated" {
+			kind = placement.KindDedicated
+		}
 		c.apply(command.CreateCell{
-			Cell: cell.ID(names[0]), Kind: placement.KindPooled, Replicas: number("replicas", 1), Groups: number("groups", 0), Hand: number("hand", 0),
+			Cell: cell.ID(names[0]), Kind: kind, Replicas: number("replicas", 1), Groups: number("groups", 0), Hand: number("hand", 0),
 			Capacity: placement.Load{Compute: cell.Rate(number("compute", 100) * cell.Unit)}, Labels: labels(given["label"]), Time: c.now,
 		})
 	case "update":
@@ -196,6 +201,16 @@ func (c *cluster) command(t *testing.T, line string) string {
 			t.Fatal(line, err)
 		}
 		c.apply(command.SetCellPhase{Cell: cell.ID(names[0]), Phase: p, Time: c.now})
+	case "evacuate":
+		c.apply(command.SetCellPhase{Cell: cell.ID(names[0]), Phase: placement.PhaseCordoned, Evacuate: true, Time: c.now})
+	case "whales":
+		c.cfg.Whales.Auto = names[0] == "auto"
+	case "demand":
+		c.demand(cell.ID(names[0]), number("hours", 1), names[1:])
+	case "advance":
+		c.advance(cell.TenantID(names[0]), given["to"])
+	case "moves":
+		return c.moves()
 	case "voters":
 		c.voters(cell.ID(names[0]), names[1:])
 	case "agents":
@@ -241,6 +256,80 @@ func (c *cluster) command(t *testing.T, line string) string {
 		t.Fatalf("no such command: %s", line)
 	}
 	return ""
+}
+
+// demand records that tenants, each given as NAME:SLOTS, used so much in each of the last hours.
+func (c *cluster) demand(id cell.ID, hours int, of []string) {
+	var samples []command.TenantSample
+	for _, one := range of {
+		name, slots, _ := strings.Cut(one, ":")
+		n, err := strconv.Atoi(slots)
+		if err != nil {
+			c.t.Fatalf("%s: %v", one, err)
+		}
+		load := placement.Load{Compute: cell.Rate(n) * cell.Rate(cell.Unit)}
+		samples = append(samples, command.TenantSample{Tenant: cell.TenantID(name), Sample: placement.Sample{Average: load, P95: load}})
+	}
+	for hour := placement.HourOf(c.now) - int64(hours); hour < placement.HourOf(c.now); hour++ {
+		c.apply(command.RecordDemand{Cell: id, Hour: hour, Samples: samples, Time: c.now})
+	}
+}
+
+// advance takes the tenant's migration the straight way to a state.
+func (c *cluster) advance(tenant cell.TenantID, to string) {
+	c.t.Helper()
+	for range 40 {
+		m, _ := c.view().MigrationOf(tenant)
+		if m.State.String() == to {
+			return
+		}
+		e, ok := onward(m.Record, to, c.now)
+		if !ok {
+			break
+		}
+		c.apply(command.AdvanceMigration{ID: m.ID, Expect: m.Generation, Event: e})
+	}
+	c.t.Fatalf("%s does not come to %s", tenant, to)
+}
+
+// onward returns an event that brings a migration nearer to a state.
+func onward(r migrate.Record, to string, now cell.Instant) (migrate.Event, bool) {
+	kinds := []migrate.Kind{
+		migrate.EventPass, migrate.EventFence, migrate.EventCommit, migrate.EventActivate, migrate.EventObserved, migrate.EventReverseFence,
+		migrate.EventReverseCommit, migrate.EventReverseActivate, migrate.EventComplete, migrate.EventEnd,
+	}
+	if to == "aborted" {
+		kinds = []migrate.Kind{migrate.EventAbort, migrate.EventEnd}
+	}
+	for _, k := range kinds {
+		for _, class := range []cell.Class{0, cell.ClassBatch, cell.ClassInteractive} {
+			e := migrate.Event{
+				Kind: k, Class: class, Attempt: r.Attempt, Time: now, Position: 1, Digest: [32]byte{1},
+				Gates: []migrate.Gate{{Name: "lag", Verdict: migrate.Pass}},
+			}
+			if _, err := r.Apply(e); err == nil {
+				return e, true
+			}
+		}
+	}
+	return migrate.Event{}, false
+}
+
+// moves says what placement is told of moves.
+func (c *cluster) moves() string {
+	var said []string
+	for _, m := range Pending(c.view(), c.seen, c.now, c.cfg) {
+		row, _ := c.view().Tenant(m.Tenant)
+		ended := ""
+		if m.Ended != 0 {
+			ended = " ended"
+		}
+		said = append(said, fmt.Sprintf("%s %s -> %s%s, at home in %s", m.Tenant, m.Source, m.Target, ended, TenantOf(c.view(), row).Home))
+	}
+	if len(said) == 0 {
+		return "none"
+	}
+	return strings.Join(said, "\n")
 }
 
 func labels(text string) []placement.Label {

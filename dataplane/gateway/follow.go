@@ -9,6 +9,9 @@ import (
 	"net/http"
 	"time"
 
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/emptypb"
+
 	"github.com/fairlead/fairlead/cell"
 	"github.com/fairlead/fairlead/dataplane/route"
 	"github.com/fairlead/fairlead/proto/fairlead/v1/fairleadv1connect"
@@ -37,6 +40,7 @@ func (f *Forwarder) follow(ctx context.Context, c *call, u *upstream, w http.Res
 	var t trip
 	for {
 		c.tell(lane)
+		c.holds = lane.Apart() && looksUp(c)
 		began := time.Now()
 		if left, err := f.send(ctx, c, u, lane, w); left {
 			return c.hand(ctx, merge, &errand{trip: f.trip(c)}, w)
@@ -44,6 +48,9 @@ func (f *Forwarder) follow(ctx context.Context, c *call, u *upstream, w http.Res
 			return err
 		}
 		n, ok := noticeOf(c.answer.header)
+		if !ok && c.holds {
+			n, ok = absentIn(ctx, c)
+		}
 		if !ok {
 			c.answer.pass(w)
 			return nil
@@ -84,13 +91,34 @@ func (c *call) tell(lane route.Lane) {
 	}
 }
 
-// needsBoth reports whether c is answered by both homes of the tenant however the first answers: a worker of a tenant whose lanes are apart
-// has leases in both; and a page of a list may begin where one of them ended.
+// needsBoth reports whether c may be answered by both homes of the tenant however the first answers: a worker of a tenant whose lanes are apart
+// has leases in both; a list has jobs of both, and may go on where that of one ended after they have come together.
 func needsBoth(c *call, lane route.Lane) bool {
-	if c.service == fairleadv1connect.WorkerServiceName {
+	switch {
+	case c.service == fairleadv1connect.WorkerServiceName:
 		return lane.Apart()
+	case c.request.URL.Path == fairleadv1connect.JobServiceListJobsProcedure:
+		return lane.Apart() || mayContinue(c)
+	default:
+		return false
 	}
-	return c.request.URL.Path == fairleadv1connect.JobServiceListJobsProcedure && mayContinue(c)
+}
+
+// looksUp reports whether c is about one job, whose lane it does not say.
+func looksUp(c *call) bool {
+	switch c.request.URL.Path {
+	case fairleadv1connect.JobServiceGetJobProcedure, fairleadv1connect.JobServiceCancelJobProcedure, fairleadv1connect.JobServiceRetryJobProcedure,
+		fairleadv1connect.JobServiceWaitJobProcedure, fairleadv1connect.JobServiceExplainJobProcedure:
+		return true
+	default:
+		return false
+	}
+}
+
+// absentIn returns, as a notice, that the cell does not know the job: one of the tenant's homes may never have heard of the other.
+func absentIn(ctx context.Context, c *call) (notice, bool) {
+	_, err := firstOf[emptypb.Empty, emptypb.Empty](ctx, &errand{trip: trip{c: c}, first: c.answer})
+	return absentNotice, connect.CodeOf(err) == connect.CodeNotFound
 }
 
 // errLeft ends a poll whose lanes have another home now.

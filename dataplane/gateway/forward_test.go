@@ -81,7 +81,7 @@ func TestHeaders(t *testing.T) {
 		for name, value := range map[string]string{
 			HeaderCaller: "spoofed", HeaderNotLeader: "1", HeaderLeader: "x", HeaderCell: "a", HeaderEpochs: "9,9", HeaderLaneForwarded: "1",
 			"Fairlead-Anything": "x",
-			"Connection": "X-Hop, close", "X-Hop": "x", "Keep-Alive": "1", "Proxy-Authorization": "x", "Te": "trailers", "Upgrade": "x",
+			"Connection":        "X-Hop, close", "X-Hop": "x", "Keep-Alive": "1", "Proxy-Authorization": "x", "Te": "trailers", "Upgrade": "x",
 			"Cookie": "x", "X-Kept": "x", "Traceparent": "x",
 		} {
 			r.Header.Set(name, value)

@@ -72,6 +72,9 @@ func noticeOf(h http.Header) (notice, bool) {
 	return n, true
 }
 
+// absentNotice says that something was not found where the tenant has one of its lanes.
+var absentNotice = notice{what: "moved"}
+
 // absent reports whether the notice says that something was not found, which the tenant's other home may have.
 func (n notice) absent() bool { return n.class == 0 && strings.EqualFold(n.what, reasonMoved) }
 

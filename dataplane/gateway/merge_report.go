@@ -22,12 +22,32 @@ type report struct {
 	tenants []cell.TenantID
 	pending []int // the outcomes that no cell has taken yet
 
-	asked   map[cell.ID]bool // since the last wait: whether the cell said of an outcome that its lane is not served there
-	extends map[cell.ID]bool // who was asked to extend the leases
+	asked   map[cell.ID]verdict // since the last wait: what the cell said of the outcomes that it has not taken
+	extends map[cell.ID]bool    // who was asked to extend the leases
 
 	named   map[leaseName]bool // the leases to extend
 	revoked map[leaseName]bool // those that are taken back for certain
 	doubted map[leaseName]bool // those that everybody has taken back, some of whom may never have had them; nil before the first answer
+}
+
+// verdict is what a cell says of outcomes that it has not taken, those that say more above those that say less.
+type verdict uint8
+
+const (
+	verdictUnknown   verdict = iota // that it does not know the jobs, if anything
+	verdictElsewhere                // of one, that another cell has the lane
+	verdictMoving                   // of one, that it may be taken a little later
+)
+
+func verdictOf(r *fairleadv1.Rejection) verdict {
+	switch {
+	case !ofLane(r):
+		return verdictUnknown
+	case r.GetReason() == reasonMoved:
+		return verdictElsewhere
+	default:
+		return verdictMoving
+	}
 }
 
 // leaseName names a lease.
@@ -40,7 +60,7 @@ func mergeReport(ctx context.Context, req *fairleadv1.ReportRequest) (*fairleadv
 		return nil, err
 	}
 	r := &report{
-		errand: e, req: req, asked: map[cell.ID]bool{}, extends: map[cell.ID]bool{},
+		errand: e, req: req, asked: map[cell.ID]verdict{}, extends: map[cell.ID]bool{},
 		named: map[leaseName]bool{}, revoked: map[leaseName]bool{},
 	}
 	for _, x := range req.GetExtensions() {
@@ -116,14 +136,12 @@ func (r *report) take(by cell.ID, resp *fairleadv1.ReportResponse, sure bool) er
 		return fmt.Errorf("gateway: the cell has answered for %d of %d outcomes", len(resp.GetResults()), len(r.req.GetOutcomes()))
 	}
 	r.resp = resp
-	r.asked[by], r.extends[by] = false, true
+	r.asked[by], r.extends[by] = verdictUnknown, true
 	for i, o := range resp.GetResults() {
-		if ofLane(o.GetRejection()) {
-			r.asked[by] = true
-		} else if r.c.caller.Tenant == "" || !unknown(o) {
-			continue
+		if v := verdictOf(o.GetRejection()); v != verdictUnknown || r.c.caller.Tenant != "" && unknown(o) {
+			r.asked[by] = max(r.asked[by], v)
+			r.pending = append(r.pending, i)
 		}
-		r.pending = append(r.pending, i)
 	}
 	cancels := resp.GetCancels()
 	resp.Cancels = nil
@@ -157,6 +175,9 @@ func (r *report) finish(ctx context.Context) error {
 			return nil
 		}
 		if err := r.wait(ctx, lanes...); err != nil {
+			if r.hopeless() {
+				return nil
+			}
 			return err
 		}
 		clear(r.asked)
@@ -202,8 +223,19 @@ func (r *report) nobodys(homes []cell.ID, lanes []route.Lane) bool {
 	for _, l := range lanes {
 		epoch = max(epoch, newest(l))
 	}
-	elsewhere := slices.ContainsFunc(homes, func(id cell.ID) bool { return r.asked[id] })
+	elsewhere := slices.ContainsFunc(homes, func(id cell.ID) bool { return r.asked[id] != verdictUnknown })
 	return len(homes) > 0 && !elsewhere && epoch >= r.notice.epoch
+}
+
+// hopeless reports whether what is left would be answered no better later: no home will take it, and one of them does not know the job. It can be
+// that a cell that had the lane remembers a job which its owner has forgotten.
+func (r *report) hopeless() bool {
+	for _, v := range r.asked { // order-free: each is looked at alone
+		if v == verdictMoving {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(r.pending, func(i int) bool { return !unknown(r.resp.GetResults()[i]) })
 }
 
 // put hands what is left to a cell, and has it extend the leases unless it was asked to before.
@@ -219,7 +251,7 @@ func (r *report) put(ctx context.Context, to cell.ID) error {
 	resp, s, err := askCell[fairleadv1.ReportRequest, fairleadv1.ReportResponse](ctx, r.errand, to, req, forwarded())
 	switch {
 	case s.refused:
-		r.asked[to] = true
+		r.asked[to] = verdictMoving
 		return nil
 	case err != nil:
 		return err
@@ -231,16 +263,16 @@ func (r *report) put(ctx context.Context, to cell.ID) error {
 			r.tenants = append(r.tenants, t)
 		}
 	}
-	r.asked[to], r.extends[to] = false, true
+	r.asked[to], r.extends[to] = verdictUnknown, true
 	var left []int
 	for k, i := range r.pending {
 		o := resp.GetResults()[k]
-		elsewhere := ofLane(o.GetRejection())
-		r.asked[to] = r.asked[to] || elsewhere
-		if elsewhere || unknown(o) {
+		v := verdictOf(o.GetRejection())
+		r.asked[to] = max(r.asked[to], v)
+		if v != verdictUnknown || unknown(o) {
 			left = append(left, i)
 		}
-		if !elsewhere {
+		if v == verdictUnknown {
 			r.resp.Results[i] = o
 		}
 	}

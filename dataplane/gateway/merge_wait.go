@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -42,6 +43,9 @@ func followWait(ctx context.Context, req *fairleadv1.WaitJobRequest) (*fairleadv
 		rest.Timeout = durationpb.New(max(time.Until(until), waitLeast))
 		var s said
 		answer, s, err = askCell[fairleadv1.WaitJobRequest, fairleadv1.WaitJobResponse](ctx, e, to, rest, nil)
+		if !s.refused && connect.CodeOf(err) == connect.CodeNotFound && e.lane().Apart() {
+			s = said{notice: absentNotice, refused: true}
+		}
 		if !s.refused {
 			return answer, err
 		}

@@ -23,13 +23,14 @@ import (
 
 // world is a cluster in a bubble: agents that answer as they are told, and a door before them. Time is the bubble's.
 type world struct {
-	t      *testing.T
-	fwd    *Forwarder
-	door   http.Handler
-	dir    fakeDirectory
-	mu     sync.Mutex
-	table  *route.Table
-	agents map[string]*fakeAgent
+	t       *testing.T
+	fwd     *Forwarder
+	door    http.Handler
+	dir     fakeDirectory
+	mu      sync.Mutex
+	table   *route.Table
+	changed chan struct{} // closed when the table is another
+	agents  map[string]*fakeAgent
 }
 
 // fakeAgent is one agent as its transport shows it.
@@ -112,6 +113,9 @@ func (a *fakeAgent) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.mu.Unlock()
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	serve(w, r)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
 	return w.Result(), nil
 }
 
@@ -129,13 +133,18 @@ func newWorld(t *testing.T, cells map[cell.ID]int, change func(*ForwardConfig)) 
 			cell.PermissionSubmit, cell.PermissionRead, cell.PermissionWork,
 		}}
 	}
-	w.table = route.NewTable().Apply(u)
+	w.table, w.changed = route.NewTable().Apply(u), make(chan struct{})
 	cfg := DefaultForwardConfig()
 	cfg.Log = quiet()
 	cfg.Routes = func() *route.Table {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.table
+	}
+	cfg.Changed = func() <-chan struct{} {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.changed
 	}
 	cfg.Transport = func(p Peer) http.RoundTripper {
 		w.mu.Lock()
@@ -187,6 +196,8 @@ func (w *world) update(u route.Update) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.table = w.table.Apply(u)
+	close(w.changed)
+	w.changed = make(chan struct{})
 }
 
 // request is one of key, with {} for a body.
@@ -245,6 +256,9 @@ const (
 func (w *world) end() {
 	w.fwd.Close()
 	synctest.Wait()
+	if p := &w.fwd.waiting; p.count != 0 || p.bytes != 0 || len(p.tenants) != 0 {
+		w.t.Errorf("%d requests with %d bytes of %v wait at the end", p.count, p.bytes, p.tenants)
+	}
 	for id, u := range w.fwd.upstreams {
 		u.mu.Lock()
 		if c := u.counts; c.inFlight != 0 || c.parked != 0 || c.bytes != 0 || len(c.tenants) != 0 {

@@ -189,6 +189,8 @@ func (g *fakeGroup) Restore(_ context.Context, r io.Reader) (consensus.SavedInfo
 
 // fakeCell is the agents of one cell: a log with a leader, and the tenants that were configured.
 type fakeCell struct {
+	fairleadv1connect.UnimplementedLaneServiceHandler
+
 	name cell.ID
 
 	mu        sync.Mutex
@@ -387,6 +389,8 @@ func (d *fakeDialer) Replica(a state.Agent) fairleadv1connect.ReplicaServiceClie
 func (d *fakeDialer) Tenancy(id cell.ID, _ []state.Agent) fairleadv1connect.TenancyServiceClient {
 	return d.cell(id)
 }
+
+func (d *fakeDialer) Lanes(id cell.ID, _ []state.Agent) fairleadv1connect.LaneServiceClient { return d.cell(id) }
 
 // fakeCertifier signs whatever is not empty.
 type fakeCertifier struct{}

@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/cell"
 	"github.com/fairlead/fairlead/control/consensus"
 	"github.com/fairlead/fairlead/control/state"
+	"github.com/fairlead/fairlead/migrate"
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
 	"github.com/fairlead/fairlead/proto/rejection"
 )
@@ -29,6 +30,10 @@ const (
 	reasonQuorum     = "QUORUM"
 	reasonNoGroup    = "NO_GROUP"
 	reasonOneCell    = "ONE_CELL"
+	reasonMoving     = "TENANT_MOVES"
+	reasonMigration  = "MIGRATION_STATE"
+	reasonNoReturn   = "PAST_NO_RETURN"
+	reasonNowhere    = "NO_TARGET"
 )
 
 // errOneCell is returned where there is one cell that comes and goes with its process.
@@ -47,7 +52,7 @@ func (s *Server) fail(ctx context.Context, err error) error {
 		return ce
 	}
 	for _, of := range []func(error) (*connect.Error, bool){
-		rejection.Error, stateRefusal, registryRefusal, savedRefusal, replicaRefusal, groupRefusal,
+		rejection.Error, stateRefusal, registryRefusal, savedRefusal, replicaRefusal, groupRefusal, moveRefusal,
 	} {
 		if ce, ok := of(err); ok {
 			return ce
@@ -111,6 +116,34 @@ func groupRefusal(err error) (*connect.Error, bool) {
 	case errors.Is(err, consensus.ErrAddressTaken):
 		return refusal(connect.CodeAlreadyExists, rejection.ReasonAlreadyExists, "raft_address",
 			errors.New("another member of the group has the address: remove that one first"))
+	default:
+		return nil, false
+	}
+}
+
+// moveRefusal returns how the API says what is in the way of a migration.
+func moveRefusal(err error) (*connect.Error, bool) {
+	exists, isExists := errors.AsType[*state.MigrationExistsError](err)
+	action, isAction := errors.AsType[*actionError](err)
+	event, isEvent := errors.AsType[*migrate.TransitionError](err)
+	nowhere, isNowhere := errors.AsType[*nowhereError](err)
+	switch {
+	case isExists:
+		return refusal(connect.CodeFailedPrecondition, reasonMoving, "tenant", exists)
+	case isAction && action.action == fairleadv1.MigrationAction_MIGRATION_ACTION_ABORT && pastReturn(&action.record):
+		return refusal(connect.CodeFailedPrecondition, reasonNoReturn, "action", action)
+	case isAction:
+		return refusal(connect.CodeFailedPrecondition, reasonMigration, "action", action)
+	case isEvent:
+		return refusal(connect.CodeFailedPrecondition, reasonMigration, "action", event)
+	case errors.Is(err, migrate.ErrAttempt):
+		return refusal(connect.CodeAborted, reasonStale, "attempt", migrate.ErrAttempt)
+	case isNowhere:
+		return refusal(connect.CodeFailedPrecondition, reasonNowhere, "target", nowhere)
+	case errors.Is(err, errNoLanes):
+		return refusal(connect.CodeFailedPrecondition, reasonOneCell, "", errNoLanes)
+	case errors.Is(err, errNoCopy):
+		return refusal(connect.CodeFailedPrecondition, reasonMigration, "", errNoCopy)
 	default:
 		return nil, false
 	}

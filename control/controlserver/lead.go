@@ -118,6 +118,9 @@ func (s *Server) lead(ctx context.Context, r *reign, lost <-chan struct{}) {
 		case <-ctx.Done():
 		}
 	})
+	if s.cfg.Drive != nil && s.shared == nil {
+		workers.Go(func() { s.drive(ctx, r) })
+	}
 	running := make(map[cell.ID]context.CancelFunc)
 	tick := time.NewTicker(reconcileInterval)
 	defer tick.Stop()
@@ -360,11 +363,29 @@ func drains(v state.View, id cell.ID) bool {
 	return ok && c.Phase == placement.PhaseDraining
 }
 
-// laneOf returns the lane that stands for both of a tenant's: they have one home.
+// laneOf returns the lane that stands for both of a tenant's where they have one home, which is all the time that it is not moving.
 func laneOf(id cell.TenantID) cell.Lane { return cell.Lane{Tenant: id, Class: cell.ClassInteractive} }
 
-// homeOf returns the cell that a tenant is at home in.
+// homeOf returns the cell that a tenant is at home in; that of its interactive lane while its lanes are apart.
 func homeOf(v state.View, id cell.TenantID) (cell.ID, bool) {
 	a, ok := v.AssignmentOf(laneOf(id))
 	return a.Cell, ok
+}
+
+// knownTo returns the cells that must know a tenant: its homes, and those that it is moving between.
+func knownTo(v state.View, id cell.TenantID) []cell.ID {
+	var out []cell.ID
+	add := func(c cell.ID) {
+		if c != "" && !slices.Contains(out, c) {
+			out = append(out, c)
+		}
+	}
+	for _, a := range v.Homes(id) {
+		add(a.Cell)
+	}
+	if m, ok := v.MigrationOf(id); ok && !m.Done() {
+		add(m.Source)
+		add(m.Target)
+	}
+	return out
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairlead/fairlead/cell"
 	"github.com/fairlead/fairlead/control/reconcile"
+	"github.com/fairlead/fairlead/control/state"
 	"github.com/fairlead/fairlead/placement"
 )
 
@@ -169,18 +170,31 @@ func (l *link) policies(ids []changed) (organizations []cell.OrganizationPolicy,
 		if o, ok := view.Organization(id.organization); ok {
 			organizations = append(organizations, o.Policy)
 		}
-		t, ok := view.Tenant(id.tenant)
-		if ok && l.hosts(id.tenant) {
-			tenants = append(tenants, l.policy(t.Policy))
+		if p, ok := promiseIn(view, id.tenant, l.cell); ok {
+			tenants = append(tenants, l.policy(p))
 		}
 	}
 	return l.withParents(organizations, tenants, func(o cell.OrganizationPolicy) bool { return l.told[o.Organization] < o.Epoch }), tenants
 }
 
-// hosts reports whether the tenant's home is this cell.
+// hosts reports whether what the tenant uses in this cell counts: it has a home there, or moves from it or to it.
 func (l *link) hosts(tenant cell.TenantID) bool {
-	id, ok := homeOf(l.machine.View(), tenant)
-	return ok && id == l.cell
+	_, ok := l.machine.View().PolicyIn(tenant, l.cell)
+	return ok
+}
+
+// promiseIn returns what a cell is told of a tenant, if anything: its part, while the tenant's classes are apart.
+func promiseIn(v state.View, tenant cell.TenantID, id cell.ID) (cell.TenantPolicy, bool) {
+	p, ok := v.PolicyIn(tenant, id)
+	m, _ := v.MigrationOf(tenant)
+	if !ok || m.ID == "" || m.Done() || !m.Names(id) {
+		return p, ok
+	}
+	source, target, toSource, toTarget := m.Policies(p)
+	if id == m.Source {
+		return source, toSource
+	}
+	return target, toTarget
 }
 
 // policy returns p as the cell is told it. One that is about to move away is promised nothing and takes no job: none has less than two bytes.
@@ -375,8 +389,8 @@ func (l *link) take() (ids []changed, all bool) {
 	defer l.mu.Unlock()
 	all, l.all = l.all, false
 	if all {
-		for t := range l.machine.View().AssignmentsIn(l.cell, "") {
-			l.pending[changed{tenant: t.Lane.Tenant}] = true
+		for _, t := range l.machine.View().TenantsIn(l.cell) {
+			l.pending[changed{tenant: t}] = true
 		}
 	}
 	ids = slices.SortedFunc(maps.Keys(l.pending), func(a, b changed) int {

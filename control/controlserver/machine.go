@@ -34,6 +34,8 @@ type published struct {
 	// relevant counts what decisions of placement depend on, but for tenants that came and have no home yet; decided is the index of the last entry
 	// that a plan depends on.
 	relevant, decided uint64
+	// urgent is the index of the last entry that gave a lane of a tenant that moves another home or epoch.
+	urgent uint64
 }
 
 func (p *published) keyByHash(hash [sha256.Size]byte) (state.Key, bool) {
@@ -80,7 +82,7 @@ func (m *Machine) publish(next *published) {
 // It panics for bytes that are no command of this release: a replica that went on would be another from then on.
 func (m *Machine) Apply(index uint64, data []byte) any {
 	last := m.latest.Load()
-	next := &published{journal: last.journal, relevant: last.relevant, decided: last.decided}
+	next := &published{journal: last.journal, relevant: last.relevant, decided: last.decided, urgent: last.urgent}
 	c, err := command.Decode(data)
 	if unknown, ok := errors.AsType[*command.UnknownError](err); ok && unknown.Ignore {
 		m.state.Pass(index)
@@ -117,12 +119,18 @@ func (p *published) note(index uint64, c command.Command, r state.Result) {
 	case command.CreateCluster, command.SetFeatureLevel:
 		touch(touchControl, "")
 		return
-	case command.CreateJoinToken, command.UseJoinToken, command.CreateOrganization, command.UpdateOrganization:
+	case command.CreateJoinToken, command.UseJoinToken, command.CreateOrganization, command.UpdateOrganization, command.ForgetMigration:
 		return
 	case command.CreateCell, command.UpdateCell, command.SetCellPhase, command.SetCellVoters, command.DeleteCell:
 		touch(touchCell, string(r.Cell.ID))
 	case command.Assign:
 		touch(touchTenant, string(c.Tenant))
+	case command.AdvanceMigration:
+		if r.Tenant.ID() == "" && !r.Migration.Done() { // neither a home nor an epoch, nor what it counts for: a plan is as good as before
+			return
+		}
+		touch(touchTenant, string(r.Migration.Tenant))
+		p.urgent = index
 	case command.CreateTenant:
 		relevant = false
 	case command.Restored: // every epoch is another

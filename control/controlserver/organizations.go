@@ -87,7 +87,7 @@ func (s *Server) configureOrganization(ctx context.Context, r *reign, id cell.Or
 	}
 	view := s.machine.View()
 	for t := range view.TenantsOf(id, "") {
-		if home, ok := homeOf(view, t.ID()); ok {
+		for _, home := range knownTo(view, t.ID()) {
 			homes[home] = true
 		}
 	}

@@ -85,11 +85,15 @@ func (s *Server) show(ctx context.Context, req *fairleadv1.ShowPlacementRequest)
 	return m, s.verify(ctx)
 }
 
-// tenantsOf returns one row for each tenant, whose lanes have one home.
+// tenantsOf returns one row for each tenant that has one, of rows in the order of tenants.
 func tenantsOf(rows iter.Seq[state.Assignment]) iter.Seq[state.Assignment] {
 	return func(yield func(state.Assignment) bool) {
+		var last cell.TenantID
 		for a := range rows {
-			if a.Lane.Class == cell.ClassInteractive && !yield(a) {
+			if a.Lane.Tenant == last {
+				continue
+			}
+			if last = a.Lane.Tenant; !yield(a) {
 				return
 			}
 		}
@@ -105,14 +109,18 @@ func only(v state.View, id cell.TenantID) iter.Seq[state.Assignment] {
 	}
 }
 
-// assignmentMessages returns both lanes of the assignment's tenant.
+// assignmentMessages returns both lanes of the assignment's tenant, wherever they are.
 func (s *Server) assignmentMessages(v state.View, a state.Assignment) []*fairleadv1.Assignment {
 	var out []*fairleadv1.Assignment
 	demand := loadMessage(demandOf(v, a.Lane.Tenant))
 	for _, class := range cell.Classes() {
+		of, ok := v.AssignmentOf(cell.Lane{Tenant: a.Lane.Tenant, Class: class})
+		if !ok {
+			continue
+		}
 		out = append(out, &fairleadv1.Assignment{
-			Tenant: string(a.Lane.Tenant), Class: fairleadv1.Class(class), Cell: string(a.Cell), Epoch: uint64(a.Epoch), Since: timeMessage(a.Since),
-			Demand: demand, Hand: handMessage(a.Groups),
+			Tenant: string(of.Lane.Tenant), Class: fairleadv1.Class(class), Cell: string(of.Cell), Epoch: uint64(of.Epoch), Since: timeMessage(of.Since),
+			Demand: demand, Hand: handMessage(of.Groups),
 		})
 	}
 	return out

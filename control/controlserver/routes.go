@@ -165,7 +165,7 @@ func delta(v state.View, names []touched, now cell.Instant) *fairleadv1.WatchRou
 			}
 		case touchTenant:
 			if a, ok := v.AssignmentOf(laneOf(cell.TenantID(t.id))); ok {
-				m.Lanes = append(m.Lanes, laneRoute(a))
+				m.Lanes = append(m.Lanes, laneRoute(v, a))
 			} else {
 				m.TenantsRemoved = append(m.TenantsRemoved, t.id)
 			}
@@ -206,8 +206,11 @@ func everything(v state.View, now cell.Instant, most int, send func(*fairleadv1.
 		}
 	}
 	for c := range v.Cells("") {
-		for a := range tenantsOf(v.AssignmentsIn(c.ID, "")) {
-			m.Lanes = append(m.Lanes, laneRoute(a))
+		for a := range v.AssignmentsIn(c.ID, "") {
+			if a.Lane.Class != cell.ClassInteractive { // the batch lane goes with it, wherever it is
+				continue
+			}
+			m.Lanes = append(m.Lanes, laneRoute(v, a))
 			if err := full(); err != nil {
 				return err
 			}
@@ -236,8 +239,13 @@ func keyRoute(k state.Key) *fairleadv1.KeyRoute {
 	return m
 }
 
-func laneRoute(a state.Assignment) *fairleadv1.LaneRoute {
-	return &fairleadv1.LaneRoute{Tenant: string(a.Lane.Tenant), Cell: string(a.Cell), Epoch: uint64(a.Epoch)}
+// laneRoute returns where both of a tenant's lanes are, of which a is the interactive one.
+func laneRoute(v state.View, a state.Assignment) *fairleadv1.LaneRoute {
+	m := &fairleadv1.LaneRoute{Tenant: string(a.Lane.Tenant), Cell: string(a.Cell), Epoch: uint64(a.Epoch)}
+	if b, ok := v.AssignmentOf(cell.Lane{Tenant: a.Lane.Tenant, Class: cell.ClassBatch}); ok && (b.Cell != a.Cell || b.Epoch != a.Epoch) {
+		m.BatchCell, m.BatchEpoch = string(b.Cell), uint64(b.Epoch)
+	}
+	return m
 }
 
 func cellRoute(v state.View, c state.Cell) *fairleadv1.CellRoute {
@@ -303,7 +311,7 @@ func (w *watch) run(ctx context.Context) error {
 		}
 		select {
 		case <-changed:
-			if err := pause(ctx, stepDelay); err != nil {
+			if err := w.gather(ctx); err != nil {
 				return err
 			}
 		case <-heartbeat.C:
@@ -313,6 +321,25 @@ func (w *watch) run(ctx context.Context) error {
 			if err := w.send(&fairleadv1.WatchRoutesResponse{Index: w.index}); err != nil {
 				return err
 			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// gather waits for what is committed at about the same time, but for no more once a lane has another home or epoch: somebody waits for that at a gateway.
+func (w *watch) gather(ctx context.Context) error {
+	enough := time.NewTimer(stepDelay)
+	defer enough.Stop()
+	for {
+		changed := w.routes.machine.changed()
+		if w.routes.machine.latest.Load().urgent > w.index {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-enough.C:
+			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead/fairlead/control/command"
 	"github.com/fairlead/fairlead/control/reconcile"
 	"github.com/fairlead/fairlead/control/state"
+	"github.com/fairlead/fairlead/migrate"
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
 	"github.com/fairlead/fairlead/proto/fairlead/v1/fairleadv1connect"
 )
@@ -52,6 +53,13 @@ type Config struct {
 	Members func() []*fairleadv1.Member
 	// Reconcile is what the leader goes by. Default [reconcile.DefaultConfig].
 	Reconcile *reconcile.Config
+	// Drive drives the live migrations with what it is given until ctx ends, which it does when this replica stops leading. Default: nobody does, so that
+	// migrations are declared and stay so.
+	Drive func(ctx context.Context, moves *Moves) error
+	// Migrate says how migrations are driven, for plans. Zero fields have their defaults.
+	Migrate migrate.Config
+	// Seen reads what a cell says of a tenant's lanes, for plans. Default: nothing is read, so that every plan says that the cells do not answer.
+	Seen func(*fairleadv1.GetLanesResponse) migrate.CellSeen
 	// SharedCell is the name of the process's own cell. Default cell-1.
 	SharedCell cell.ID
 }

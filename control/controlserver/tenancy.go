@@ -33,6 +33,8 @@ type Dialer interface {
 	Replica(agent state.Agent) fairleadv1connect.ReplicaServiceClient
 	// Tenancy returns the client of whichever of the cell's agents leads. The first is the one that control believes to lead.
 	Tenancy(id cell.ID, agents []state.Agent) fairleadv1connect.TenancyServiceClient
+	// Lanes returns the client of the same for what moves lanes.
+	Lanes(id cell.ID, agents []state.Agent) fairleadv1connect.LaneServiceClient
 }
 
 // tenancy is a cell as control configures it.

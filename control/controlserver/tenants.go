@@ -109,8 +109,10 @@ func (s *Server) changeTenant(ctx context.Context, c command.Command) (state.Ten
 	if err != nil {
 		return state.Tenant{}, err
 	}
-	if err := r.link(home).configure(ctx, changed{tenant: id}); err != nil {
-		return state.Tenant{}, err
+	for _, each := range knownTo(s.machine.View(), id) {
+		if err := r.link(each).configure(ctx, changed{tenant: id}); err != nil && (each == home || !errors.Is(err, errCellBehind)) {
+			return state.Tenant{}, err
+		}
 	}
 	return s.tenant("id", string(id))
 }

@@ -197,17 +197,14 @@ func (l *Leader) follow(now cell.Instant, a *engine.Applied) error {
 func (l *Leader) imported(j *engine.Job) error {
 	l.sched.Remove(j.ID)
 	delete(l.moves.away, j.ID)
-	if j.State.Ended() {
-		return nil
-	}
 	var err error
-	switch j.State { //nolint:exhaustive // it has not ended
+	switch j.State { //nolint:exhaustive // the others neither wait nor are held
 	case engine.Ready:
 		_, err = l.sched.Add(l.itemOf(j))
 	case engine.Leased:
 		l.moves.away[j.ID] = struct{}{}
 	}
-	for _, k := range j.Spec.Keys { // whose bounds it brought from where it was accepted
+	for _, k := range j.Spec.Keys { // whose bounds it brought from where it was accepted, even one that has ended
 		if bound, _, ok := j.Lane.Tenant.Concurrency(k.Key); ok {
 			l.sched.Rebound(j.Lane.ID.Tenant, k.Key, bound)
 		}

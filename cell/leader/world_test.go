@@ -46,6 +46,8 @@ type world struct {
 	steps   int
 	reasons map[Reason]int // why jobs waited at rest
 	watch   func(*engine.Entry)
+	twin    *twin // of which it is a side; nil of a world alone
+	side    int
 	// When each tenant's jobs were granted since its rate of starts last changed, and that rate.
 	grants map[cell.TenantID][]cell.Instant
 	rated  map[cell.TenantID]cell.StartRate
@@ -181,11 +183,15 @@ func (w *world) run(until cell.Instant) {
 		}
 		w.now = max(w.now, next)
 		for len(w.events) > 0 && w.events[0].at <= w.now {
-			e := heap.Pop(&w.events).(event) //nolint:errcheck // only events are pushed
-			e.do()
+			w.nextEvent()
 		}
 		w.pump()
 	}
+}
+
+func (w *world) nextEvent() {
+	e := heap.Pop(&w.events).(event) //nolint:errcheck // only events are pushed
+	e.do()
 }
 
 func (w *world) runFor(d time.Duration) { w.run(w.now.Add(d)) }
@@ -370,7 +376,7 @@ func (w *world) checkRest() {
 
 // free reports whether nothing but a worker keeps the job from running: no bound of its tenant's, and for the cell's own workers no bulkhead.
 func (w *world) free(j *engine.Job, x Explanation, private bool) bool {
-	if j.State != engine.Ready || x.Reason == ReasonStopping || j.Spec.Deadline != 0 && j.Spec.Deadline <= w.now {
+	if j.State != engine.Ready || x.Reason == ReasonStopping || j.Lane.Mode != cell.ModeOpen || j.Spec.Deadline != 0 && j.Spec.Deadline <= w.now {
 		return false
 	}
 	if !private && x.Class.HeldBack > 0 {
@@ -507,6 +513,10 @@ func (w *world) submit(jobs ...job) []*plan {
 		f := engine.SubmitFact{ID: p.id, Tenant: p.tenant, Class: p.class, Spec: spec}
 		copy(f.BodyHash[:], fmt.Sprintf("%v %v", spec.Operation, p.run))
 		s.Items = append(s.Items, f)
+	}
+	if w.twin != nil {
+		w.twin.send(s, plans)
+		return plans
 	}
 	w.send(s, plans)
 	return plans

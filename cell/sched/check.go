@@ -100,8 +100,8 @@ func (s *Scheduler) checkLeases(f *faults, refs map[*key]int) {
 		if le.ending {
 			ending[le.class()]++
 		}
-		if le.suspended() && (le.due != 0 || le.victim) {
-			f.add("the lease of %v, whose lane is suspended, falls due %v, and may be revoked: %v", le.job.ID, le.due, le.victim)
+		if (le.suspended() || le.private) && (le.due != 0 || le.victim) {
+			f.add("the lease of %v, private %v, suspended %v, falls due at %d, and may be revoked: %v", le.job.ID, le.private, le.suspended(), le.due, le.victim)
 		}
 		if v := &s.leases.victims[le.class()][le.offer]; le.victim && (int(le.victimAt) >= v.len() || v.items[le.victimAt] != le) {
 			f.add("the lease of %v is not among those that may be revoked", le.job.ID)

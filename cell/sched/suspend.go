@@ -30,7 +30,7 @@ func (s *Scheduler) suspend(id cell.Lane, suspended bool) bool {
 		s.goOn()
 		s.withhold(t, i, suspended)
 		for _, le := range s.leases.all {
-			if le.job.owner == t && le.class() == i {
+			if le.job.owner == t && le.class() == i && !le.private {
 				s.charge(le)
 				s.expose(le)
 			}

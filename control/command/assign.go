@@ -21,7 +21,7 @@ const (
 type Assign struct {
 	Tenant cell.TenantID
 	Cell   cell.ID
-	// Expect is the epoch of the assignment that it replaces; 0 for none.
+	// Expect is the epoch of the assignment that it replaces, the larger one of its lanes'; 0 for none.
 	Expect cell.Epoch
 	// CellGeneration is that of the cell's record that it was decided on; 0 for any.
 	CellGeneration uint64

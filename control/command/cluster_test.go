@@ -141,7 +141,8 @@ func anyClusterCommand(t *rapid.T) Command {
 			})
 		}
 		return c
-	case TypeCreateTenant, TypeUpdateTenant, TypeCreateKey, TypeRevokeKey, TypeCreateOrganization, TypeUpdateOrganization: // before clusters
+	case TypeCreateTenant, TypeUpdateTenant, TypeCreateKey, TypeRevokeKey, TypeCreateOrganization, TypeUpdateOrganization, // before clusters
+		TypeStartMigration, TypeAdvanceMigration, TypeForgetMigration: // after them
 	case TypeRestored:
 	}
 	return Restored{at}

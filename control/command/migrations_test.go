@@ -240,8 +240,8 @@ func TestEveryFieldIsWritten(t *testing.T) {
 func fill(v reflect.Value, n int) int {
 	switch v.Kind() { //nolint:exhaustive // those that there are
 	case reflect.Struct:
-		for i := range v.NumField() {
-			n = fill(v.Field(i), n)
+		for _, f := range v.Fields() {
+			n = fill(f, n)
 		}
 	case reflect.Array, reflect.Slice:
 		for i := range v.Len() {

@@ -10,6 +10,9 @@
 // of, or from when this leader began to listen, whichever is later, and nothing but hearing of it starts them anew. What one cell needs is bounded
 // and never waits for another cell: cells that have been asked for something in vain let others have their turn.
 //
+// A tenant is moved without being asked for only if its cell is marked for evacuation, or if it is a whale and the configuration lets it: a step
+// declares the migration, whose own rules do the rest. What was given up is left alone for a while.
+//
 // Invariants, checked in tests over random histories: the same arguments give the same actions; actions that were all carried out are not
 // repeated; there are never more than [ActionsMax]; an agent that is not heard of gets no action; a log's first voters are written once.
 package reconcile

@@ -1,5 +1,5 @@
-// Package state is control's replicated state: which organizations and tenants there are, what each is promised, where each is at home, which
-// cells, agents and keys there are, and who changed what.
+// Package state is control's replicated state: which organizations and tenants there are, what each is promised, where each is at home and where it
+// is moving, which cells, agents and keys there are, and who changed what.
 //
 // It owns the tables and the only way to change them, [State.Apply], a function of the state, the index and the command: it asks no
 // clock (its time is the latest that any command carried), chooses nothing, and answers what it refuses as a typed value. [State.View] is a
@@ -9,8 +9,9 @@
 // Invariants, checked by check in tests after every step: every key's tenant and every tenant's organization exists; what an
 // organization's tenants reserve is as summed, and fits in its reservation and its limit; every key and every secret's hash is there
 // once; no tenant has more live keys, or remembers more ended ones, than its bounds; an epoch is at least 1; nothing is from after the
-// clock; a tenant's lanes are at home in cells that exist, at the epoch of its policy, or nowhere and then listed as unplaced; a cell has
-// as many tenants as counted; a forming cell has neither voters nor tenants; the audit has no gap and its chain holds.
+// clock; a tenant's lanes are at home in cells that exist, or nowhere and then listed as unplaced; its policy has the larger epoch of the two; its
+// lanes are in two cells only while it is moving, and then where its migration says, at the epochs that it says; a tenant has at most one migration
+// that has not ended; a cell has as many tenants as counted; a forming cell has neither voters nor tenants; the audit has no gap and its chain holds.
 package state
 
 import (

@@ -51,11 +51,11 @@ func (s *Server) exportPiece(m moved, next *engine.Cursor, most int, resp *fairl
 	if s.lead == nil {
 		return false, ErrNotLeading
 	}
-	l, err := s.laneOf(m)
-	if err != nil {
-		return false, err
-	}
-	if l.Tracked && l.Tracking() != m.move {
+	l := s.state.Lane(m.lane)
+	switch {
+	case l == nil:
+		return false, engine.ErrTenantUnknown
+	case l.Tracked && l.Tracking() != m.move:
 		return false, engine.ErrMoveStale
 	}
 	records, count, after, err := s.state.Export(m.lane, *next, most-len(resp.GetRecords()), laneSteps)
@@ -97,6 +97,9 @@ func (h Lanes) ImportLane(ctx context.Context, req *fairleadv1.ImportLaneRequest
 	x := &leader.Import{Fact: engine.ImportFact{
 		Lane: m.lane, Move: m.move, Begin: cursorOf(req.GetCursor()), End: cursorOf(req.GetNext()), Records: req.GetRecords(),
 	}}
+	if err == nil {
+		err = s.roomOnDisk()
+	}
 	if err == nil {
 		err = s.put(ctx, &leader.Call{Import: x}, &x.Result)
 	}

@@ -37,6 +37,11 @@ func (s *Server) roomForJobs() error {
 	if s.drained.Load() {
 		return errDraining
 	}
+	return s.roomOnDisk()
+}
+
+// roomOnDisk is roomForJobs for jobs that come from another cell: whether this one is to empty is decided with where they go.
+func (s *Server) roomOnDisk() error {
 	if !s.diskFull.Load() {
 		return nil
 	}

@@ -42,6 +42,9 @@ func (h Lanes) GetLanes(ctx context.Context, req *fairleadv1.GetLanesRequest) (*
 	if err := cell.CheckID("tenant", req.GetTenant()); err != nil {
 		return nil, s.fail(ctx, err)
 	}
+	if !s.Leading() {
+		return nil, s.fail(ctx, ErrNotLeading)
+	}
 	resp := &fairleadv1.GetLanesResponse{OperationsNeeded: s.needs(ctx, tenant)}
 	err := s.read(ctx, func() error {
 		s.mu.Lock() // asking what a class may hold lets the scheduler look at what waits

@@ -29,6 +29,7 @@ type pair struct {
 	home  [2]int    // of each class's lane
 	epoch [2]uint64 // of each class's lane
 	move  *fairleadv1.Move
+	pause time.Duration // how long a fence lasts at least
 }
 
 func openPair(t *testing.T, change func(*Config)) *pair {
@@ -146,9 +147,9 @@ func (p *pair) digest(w *world, c fairleadv1.Class) ([]byte, uint64) {
 // wantEqual checks that both cells have the same in the lane.
 func (p *pair) wantEqual(c fairleadv1.Class) {
 	p.t.Helper()
-	a, _ := p.digest(p.cells[0], c)
-	b, _ := p.digest(p.cells[1], c)
-	if bytes.Equal(a, b) {
+	a, changeA := p.digest(p.cells[0], c)
+	b, changeB := p.digest(p.cells[1], c)
+	if bytes.Equal(a, b) && changeA == changeB {
 		return
 	}
 	for bucket := int32(1); bucket <= engine.Buckets; bucket++ {
@@ -164,7 +165,7 @@ func (p *pair) wantEqual(c fairleadv1.Class) {
 			p.t.Errorf("bucket %d:\n%v\n%v", bucket, records[0], records[1])
 		}
 	}
-	p.t.Errorf("%v: the digests differ: %x, %x", c, a, b)
+	p.t.Errorf("%v: the digests differ: %x of change %d, %x of change %d", c, a, changeA, b, changeB)
 }
 
 // commit makes the other cell the lane's home, whose lane is fenced.
@@ -181,6 +182,7 @@ func (p *pair) commit(c fairleadv1.Class) {
 func (p *pair) switchOver(c fairleadv1.Class) {
 	p.t.Helper()
 	fenced := p.fence(c)
+	time.Sleep(p.pause)
 	p.copy(c, 0)
 	p.wantEqual(c)
 	if view := p.other(c).laneView(c); view.GetCursor().GetChange() != fenced.GetLane().GetChange() || view.GetCursor().GetSeeded() != engine.SeededAll {

@@ -123,7 +123,9 @@ func TestMoveOnTheWire(t *testing.T) {
 			want("a poll", "", poll, "", "moved;batch;6", "acme")
 
 			p.copy(batch, 0)
-			p.switchOver(batch) // back, at epoch 8
+			p.fence(batch)
+			p.copy(batch, 0)
+			p.commit(batch) // back, at epoch 8
 			want("a gateway that is late", "4,6", submit(batch, "x"), "MOVED", "moved;batch;8", "")
 			want("a gateway that is ahead", "4,9", submit(batch, "x"), "BEHIND", "behind;batch;8", "")
 			want("reads are of the one lane that is open", "4,6", get(id), "", "", "")

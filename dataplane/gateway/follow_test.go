@@ -34,7 +34,11 @@ const (
 // A tenant's clients and workers go on while its lanes move to and fro, are given back, and the gateway hears of it late: nobody sees an error,
 // each job that was accepted is at its lane's owner once, answers belong to what was asked, and each completion is taken once.
 func TestTenantMovesUnderLoad(t *testing.T) {
-	for seed := range uint64(12) {
+	seeds := uint64(6)
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				newLoad(t, rand.New(rand.NewPCG(seed, 7))).run()

@@ -298,7 +298,7 @@ func (c *fakeCell) WaitJob(ctx context.Context, req *fairleadv1.WaitJobRequest) 
 		if j.done || !time.Now().Before(until) {
 			return &fairleadv1.WaitJobResponse{Job: j.proto(), Done: j.done}, nil
 		}
-		if !pause(ctx, 10*time.Millisecond) {
+		if !pause(ctx, 50*time.Millisecond) {
 			return nil, ctx.Err()
 		}
 	}
@@ -373,7 +373,7 @@ func (c *fakeCell) Lease(ctx context.Context, req *fairleadv1.LeaseRequest) (*fa
 		if len(resp.Leases) > 0 || !time.Now().Before(until) {
 			return resp, nil
 		}
-		if !pause(ctx, 10*time.Millisecond) {
+		if !pause(ctx, 50*time.Millisecond) {
 			return nil, ctx.Err()
 		}
 	}

@@ -45,7 +45,9 @@ func mergeBatch(ctx context.Context, req *fairleadv1.SubmitBatchRequest) (*fairl
 			}
 		}
 	}
-	e.refuse(e.by, e.notice)
+	for _, i := range b.pending {
+		e.refused[b.class(i).Index()] = e.by
+	}
 	for len(b.pending) > 0 {
 		if err := b.round(ctx); err != nil {
 			b.refuse(b.pending, err)
@@ -91,9 +93,6 @@ func (b *batch) send(ctx context.Context, to cell.ID, items []int) {
 		req.Jobs = append(req.Jobs, b.jobs[i])
 	}
 	resp, s, err := askCell[fairleadv1.SubmitBatchRequest, fairleadv1.SubmitBatchResponse](ctx, b.errand, to, req, nil)
-	if s.notice.what != "" {
-		b.errand.refuse(to, s.notice)
-	}
 	switch {
 	case s.refused:
 		b.again(to, items...)
@@ -116,12 +115,10 @@ func (b *batch) send(ctx context.Context, to cell.ID, items []int) {
 	}
 }
 
-// again puts off jobs that a cell has not taken because of their lanes, whatever else it says of those.
+// again puts off jobs that a cell has not taken because of their lanes.
 func (b *batch) again(by cell.ID, items ...int) {
 	for _, i := range items {
-		if was := &b.refused[b.class(i).Index()]; was.by != by {
-			*was = refusal{by: by}
-		}
+		b.refused[b.class(i).Index()] = by
 	}
 	b.pending = append(b.pending, items...)
 	slices.Sort(b.pending) // the order in a lane is that of the batch

@@ -32,7 +32,7 @@ func mergeLease(ctx context.Context, req *fairleadv1.LeaseRequest) (*fairleadv1.
 		if !ofLane(itemOf(err)) {
 			return nil, relayed(err)
 		}
-		e.refuse(e.by, e.notice)
+		e.refuse(e.by, e.notice.class)
 	}
 	req = proto.CloneOf(req)
 	until := e.c.came.Add(leaseWait(req))
@@ -69,7 +69,7 @@ func (e *errand) poll(ctx context.Context, to [2]cell.ID, req *fairleadv1.LeaseR
 		resp, s, err := askCell[fairleadv1.LeaseRequest, fairleadv1.LeaseResponse](ctx, e, home, req, nil)
 		switch {
 		case s.refused:
-			e.refuseAll(home, s.notice, to)
+			e.refuseAll(home, to)
 			failed = err
 			continue
 		case err != nil:

@@ -111,7 +111,7 @@ func mergeList(ctx context.Context, req *fairleadv1.ListJobsRequest) (*fairleadv
 			return resp, err
 		}
 		together = s.refused
-		e.refuseAll(to, s.notice, [2]cell.ID{to, to})
+		e.refuse(to, 0)
 	}
 	return e.page(ctx, req, page{class: cell.ClassInteractive, then: cell.ClassBatch, token: req.GetPageToken(), start: req.GetPageToken()})
 }
@@ -145,6 +145,6 @@ func (e *errand) list(ctx context.Context, req *fairleadv1.ListJobsRequest, clas
 		if s.notice.what == "" || err == nil && s.notice.class != class && s.notice.class != 0 || err != nil && !s.refused {
 			return resp, err
 		}
-		e.refuseAll(to, s.notice, [2]cell.ID{to, to})
+		e.refuse(to, 0)
 	}
 }

@@ -96,7 +96,7 @@ func (r *report) begin(ctx context.Context) error {
 		// A cell that was not told that it may not know a lease says of the platform's that it does not, and those it alone has granted.
 		return r.take(r.by, resp, r.c.caller.Tenant == "")
 	case ofLane(itemOf(err)) && r.c.caller.Tenant != "":
-		r.refuse(r.by, r.notice)
+		r.refuse(r.by, r.notice.class)
 		return r.open(ctx)
 	default:
 		return relayed(err)
@@ -114,7 +114,7 @@ func (r *report) open(ctx context.Context) error {
 		by := cells[r.f.turn.Add(1)%uint64(len(cells))]
 		resp, s, err := askCell[fairleadv1.ReportRequest, fairleadv1.ReportResponse](ctx, r.errand, by, r.req, forwarded())
 		if s.refused {
-			r.refuseAll(by, s.notice, to)
+			r.refuseAll(by, to)
 			continue
 		}
 		if err != nil {

@@ -31,15 +31,9 @@ type trip struct {
 	until  time.Time     // it waits no longer; zero before it first waits
 	delay  time.Duration // of the last wait
 
-	refused [2]refusal // by class: who refused it last
-	missed  []cell.ID  // who has not found it, while the lanes were at absentOf
+	refused [2]cell.ID // by class: who refused it last
+	missed  []cell.ID  // who has not found it, while the lanes were where absent says
 	absent  route.Lane
-}
-
-// refusal is that a cell did nothing because of a lane.
-type refusal struct {
-	by    cell.ID
-	epoch cell.Epoch // of the lane there; 0 when not known
 }
 
 // lane returns where the tenant's lanes are at home now, as far as is known.
@@ -48,24 +42,20 @@ func (t *trip) lane() route.Lane {
 	return l
 }
 
-// refuse takes in what a cell has said.
-func (t *trip) refuse(by cell.ID, n notice) {
-	for _, class := range cell.Classes() {
-		switch n.class {
-		case class:
-			t.refused[class.Index()] = refusal{by: by, epoch: n.epoch}
-		case 0:
-			t.refused[class.Index()] = refusal{by: by} // whose the epoch is is not said
+// refuse takes in that a cell has done nothing because of the class's lane, or of both for class 0.
+func (t *trip) refuse(by cell.ID, class cell.Class) {
+	for _, c := range cell.Classes() {
+		if class == 0 || class == c {
+			t.refused[c.Index()] = by
 		}
 	}
 }
 
-// refuseAll takes in what a cell has said that was asked for the lanes of the classes for which to names it.
-func (t *trip) refuseAll(by cell.ID, n notice, to [2]cell.ID) {
-	t.refuse(by, n)
+// refuseAll takes in that a cell has done nothing that was asked for the lanes of the classes for which to names it.
+func (t *trip) refuseAll(by cell.ID, to [2]cell.ID) {
 	for i := range to {
-		if to[i] == by && t.refused[i].by != by {
-			t.refused[i] = refusal{by: by}
+		if to[i] == by {
+			t.refused[i] = by
 		}
 	}
 }
@@ -77,8 +67,9 @@ func (t *trip) served(began time.Time) {
 	}
 }
 
-// targets returns, for some of the classes asked for, the cell that is to have their lanes next. It waits while all of them have just been
-// refused by the homes that are known. It returns the refusal of the request when that takes too long.
+// targets returns, for some of the classes asked for, the cell that is to have their lanes next: the home, which it may know to be another than who
+// has just refused. It waits while all of them have been refused by the homes that are known, and then names those again. It returns the refusal of
+// the request when that takes too long.
 func (t *trip) targets(ctx context.Context, wanted [2]bool) (to [2]cell.ID, err error) {
 	for waited := false; ; waited = true {
 		table := t.f.cfg.Routes()
@@ -86,11 +77,8 @@ func (t *trip) targets(ctx context.Context, wanted [2]bool) (to [2]cell.ID, err 
 		some := false
 		for _, class := range cell.Classes() {
 			i := class.Index()
-			home, epoch := lane.Home(class)
-			if _, ok := table.Cell(home); !ok || !wanted[i] {
-				continue
-			}
-			if was := t.refused[i]; waited || home != was.by && epoch >= was.epoch {
+			home, _ := lane.Home(class)
+			if _, ok := table.Cell(home); ok && wanted[i] && (waited || home != t.refused[i]) {
 				to[i], some = home, true
 			}
 		}
@@ -113,7 +101,7 @@ func (t *trip) target(ctx context.Context, class cell.Class) (cell.ID, error) {
 
 // next returns where a request about one thing goes after a cell has said n. It returns errNowhereElse when that cell's answer is the last word.
 func (t *trip) next(ctx context.Context, by cell.ID, n notice) (cell.ID, error) {
-	t.refuse(by, n)
+	t.refuse(by, n.class)
 	switch {
 	case n.absent():
 		return t.other(ctx, by, n.epoch)
@@ -124,16 +112,10 @@ func (t *trip) next(ctx context.Context, by cell.ID, n notice) (cell.ID, error) 
 	}
 }
 
-// other returns the tenant's home that has not been asked yet for what by has not found while it knew of a lane of that epoch elsewhere.
+// other returns the tenant's home that has not been asked yet for what by has not found, while it knew of a lane of that epoch elsewhere. When all
+// have been, and that lane is newer than what is known here, it waits for better knowledge and begins again.
 func (t *trip) other(ctx context.Context, by cell.ID, epoch cell.Epoch) (cell.ID, error) {
 	lane := t.lane()
-	if newest(lane) < epoch { // what is known here is older than what the cell knows
-		if err := t.wait(ctx, lane); err != nil {
-			return "", err
-		}
-		t.missed = nil
-		return t.reachable(ctx, cell.ClassInteractive)
-	}
 	if lane != t.absent {
 		t.absent, t.missed = lane, nil
 	}
@@ -143,12 +125,19 @@ func (t *trip) other(ctx context.Context, by cell.ID, epoch cell.Epoch) (cell.ID
 			return t.reachable(ctx, class)
 		}
 	}
-	return "", errNowhereElse
+	if newest(lane) >= epoch {
+		return "", errNowhereElse
+	}
+	if err := t.wait(ctx, lane); err != nil {
+		return "", err
+	}
+	t.missed = nil
+	return t.reachable(ctx, cell.ClassInteractive)
 }
 
 // reachable returns the class's home, whoever has refused it.
 func (t *trip) reachable(ctx context.Context, class cell.Class) (cell.ID, error) {
-	t.refused[class.Index()] = refusal{}
+	t.refused[class.Index()] = ""
 	return t.target(ctx, class)
 }
 

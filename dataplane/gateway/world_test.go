@@ -113,8 +113,8 @@ func (a *fakeAgent) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.mu.Unlock()
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	serve(w, r)
-	if err := r.Context().Err(); err != nil {
-		return nil, err
+	if err := context.Cause(r.Context()); errors.Is(err, errLeft) {
+		return nil, err // as a transport would
 	}
 	return w.Result(), nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/cell"
 	"github.com/fairlead/fairlead/control/command"
+	"github.com/fairlead/fairlead/control/reconcile"
 	"github.com/fairlead/fairlead/control/state"
 	"github.com/fairlead/fairlead/placement"
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
@@ -178,7 +179,8 @@ func (s *Server) setPhase(ctx context.Context, name string, wanted func(placemen
 	return m, r.link(home.ID).configure(ctx, changed{})
 }
 
-// EvacuateCell implements CellService. Tenants that the cell holds nothing of are moved at once; the plan says which need a migration.
+// EvacuateCell implements CellService. Tenants that the cell holds nothing of are moved at once; the plan says which need a migration. The first of those
+// begin, and the loop begins the others until the cell is empty or is opened again.
 func (c cellService) EvacuateCell(ctx context.Context, req *fairleadv1.EvacuateCellRequest) (*fairleadv1.EvacuateCellResponse, error) {
 	m, err := c.evacuate(ctx, req.GetName(), req.GetDryRun())
 	if err != nil {
@@ -196,8 +198,12 @@ func (s *Server) evacuate(ctx context.Context, name string, dry bool) (*fairlead
 	if err != nil {
 		return nil, err
 	}
-	if !dry && home.Phase == placement.PhaseOpen {
-		if _, err := s.propose(ctx, command.SetCellPhase{Cell: home.ID, Phase: placement.PhaseCordoned, Time: s.instant()}); err != nil {
+	if !dry && !home.Evacuating {
+		c := command.SetCellPhase{Cell: home.ID, Phase: home.Phase, Evacuate: true, Time: s.instant()}
+		if c.Phase == placement.PhaseOpen {
+			c.Phase = placement.PhaseCordoned
+		}
+		if _, err := s.propose(ctx, c); err != nil {
 			return nil, err
 		}
 	}
@@ -211,6 +217,11 @@ func (s *Server) evacuate(ctx context.Context, name string, dry bool) (*fairlead
 		m.Plan = planMessage(plan, view.Index(), s.heldBy(ctx, r, plan))
 	} else {
 		m.Plan = planMessage(plan, view.Index(), s.carryOut(ctx, r, plan).migrate)
+		actor := s.actor(ctx)
+		for _, c := range reconcile.Evacuations(s.machine.View(), r.observed(), s.instant(), *s.cfg.Reconcile, home.ID) {
+			c.Actor = actor
+			s.beginOrSay(ctx, r, actor, c)
+		}
 	}
 	loads, err := s.loads(ctx, r)
 	if err != nil {

@@ -390,7 +390,9 @@ func (d *fakeDialer) Tenancy(id cell.ID, _ []state.Agent) fairleadv1connect.Tena
 	return d.cell(id)
 }
 
-func (d *fakeDialer) Lanes(id cell.ID, _ []state.Agent) fairleadv1connect.LaneServiceClient { return d.cell(id) }
+func (d *fakeDialer) Lanes(id cell.ID, _ []state.Agent) fairleadv1connect.LaneServiceClient {
+	return d.cell(id)
+}
 
 // fakeCertifier signs whatever is not empty.
 type fakeCertifier struct{}

@@ -186,8 +186,8 @@ func (l *link) hosts(tenant cell.TenantID) bool {
 // promiseIn returns what a cell is told of a tenant, if anything: its part, while the tenant's classes are apart.
 func promiseIn(v state.View, tenant cell.TenantID, id cell.ID) (cell.TenantPolicy, bool) {
 	p, ok := v.PolicyIn(tenant, id)
-	m, _ := v.MigrationOf(tenant)
-	if !ok || m.ID == "" || m.Done() || !m.Names(id) {
+	m, moving := v.MigrationOf(tenant)
+	if !ok || !moving || m.Done() || !m.Names(id) {
 		return p, ok
 	}
 	source, target, toSource, toTarget := m.Policies(p)

@@ -405,7 +405,9 @@ func eventOf(r *migrate.Record, req *fairleadv1.ControlMigrationRequest) (migrat
 
 // nextClass returns the class that is switched next, or was last when none is left.
 func nextClass(r *migrate.Record) cell.Class {
-	at := slices.IndexFunc(r.Order[:], func(c cell.Class) bool { return r.Lanes[c.Index()].Phase == migrate.AtSource && !r.Lanes[c.Index()].Allowed })
+	at := slices.IndexFunc(r.Order[:], func(c cell.Class) bool {
+		return r.Lanes[c.Index()].Phase == migrate.AtSource && !r.Lanes[c.Index()].Allowed
+	})
 	return r.Order[max(0, at)]
 }
 

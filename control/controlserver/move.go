@@ -5,11 +5,13 @@ import (
 	"sync"
 
 	"github.com/fairlead/fairlead/cell"
+	"github.com/fairlead/fairlead/control/command"
+	"github.com/fairlead/fairlead/control/reconcile"
 	"github.com/fairlead/fairlead/placement"
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
 )
 
-// outcome is what became of a plan: which of its decisions took effect, and which need a migration.
+// outcome is what became of a plan: which of its decisions took effect, and which need a migration. Migrations that were begun are among the latter.
 type outcome struct {
 	applied map[cell.TenantID]bool
 	migrate map[cell.TenantID]bool
@@ -56,6 +58,30 @@ func (s *Server) carryOut(ctx context.Context, r *reign, plan placement.Plan) ou
 	}
 	wg.Wait()
 	return out
+}
+
+// migrateAll begins migrations of a plan's tenants that cannot move without. One that cannot begin now needs it all the same.
+func (s *Server) migrateAll(ctx context.Context, r *reign, plan placement.Plan, need map[cell.TenantID]bool) {
+	actor := s.actor(ctx)
+	for _, d := range plan.Decisions {
+		if !need[d.Tenant] {
+			continue
+		}
+		view := s.machine.View()
+		c := reconcile.StartMigration(view, d, s.instant())
+		c.Actor = actor
+		s.beginOrSay(ctx, r, actor, c)
+	}
+}
+
+// beginOrSay begins a migration, and says in the log why it cannot.
+func (s *Server) beginOrSay(ctx context.Context, r *reign, actor string, c command.StartMigration) {
+	if m, ok := s.machine.View().MigrationOf(c.Tenant); ok && !m.Done() {
+		return
+	}
+	if _, err := s.begin(ctx, r, actor, c); err != nil {
+		s.cfg.Log.WarnContext(ctx, "a tenant that is to move cannot begin to", "tenant", string(c.Tenant), "target", string(c.Target), "error", err)
+	}
 }
 
 // move moves those of a source's tenants that it holds nothing of.

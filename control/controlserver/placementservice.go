@@ -209,6 +209,7 @@ func (s *Server) apply(ctx context.Context, req *fairleadv1.ApplyPlacementReques
 	}
 	plan, index := s.plan(r, req.GetPlaceOnly())
 	out := s.carryOut(ctx, r, plan)
+	s.migrateAll(ctx, r, plan, out.migrate)
 	return &fairleadv1.ApplyPlacementResponse{
 		Plan: planMessage(plan, index, out.migrate), Applied: int32(len(out.applied)), NeedMigration: int32(len(out.migrate)),
 	}, nil

@@ -139,7 +139,7 @@ func (l *Leader) adopt(j *engine.Job, now cell.Instant) {
 	}
 	l.hold(le)
 	if !s.polled {
-		l.resize(s, s.slots+1, 0)
+		l.resize(s, max(s.slots, int64(len(s.held))), 0)
 	}
 	l.sched.Hold(sched.Held{
 		Job: j.ID, Lane: j.Lane.ID, Operation: j.Spec.Operation, Keys: boundsNow(j.Lane.Tenant, j.Spec.Keys), Seq: j.Seq, Private: le.private,

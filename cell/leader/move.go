@@ -225,9 +225,7 @@ func (l *Leader) learnTenant(t *engine.Tenant) {
 			l.sched.SetEstimate(id, op, e)
 		}
 	}
-	if at := t.Starts(); len(at) > 0 {
-		l.sched.RestoreStarts(id, at)
-	}
+	l.sched.RestoreStarts(id, t.Starts())
 }
 
 // boundsOf returns the concurrency keys of a tenant's that the scheduler knows, with their bounds, in no particular order.

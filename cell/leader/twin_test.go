@@ -41,14 +41,14 @@ type home struct {
 
 // move is one lane's move.
 type move struct {
-	t          *twin
-	lane       cell.Lane
-	name       cell.Move
-	from, to   int
-	cursor     engine.Cursor
-	rounds     int
-	policy     cell.TenantPolicy
-	staged, on cell.Epoch
+	t        *twin
+	lane     cell.Lane
+	name     cell.Move
+	from, to int
+	cursor   engine.Cursor
+	rounds   int
+	policy   cell.TenantPolicy
+	staged   cell.Epoch
 }
 
 func newTwin(t *testing.T, seed uint64, gentle bool) *twin {
@@ -424,10 +424,11 @@ func (m *move) compare(from, to int) {
 		s := m.t.sides[side].state
 		for !s.AdvanceDigest(m.lane, 100) {
 		}
-		whole := false
-		if sums[i], whole = s.Digest(m.lane); !whole {
+		sum, whole := s.Digest(m.lane)
+		if !whole {
 			m.fatal("the digest of %d is not whole", side)
 		}
+		sums[i] = sum
 	}
 	if sums[0] != sums[1] {
 		m.fatal("the copy has another digest")

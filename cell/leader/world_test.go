@@ -266,6 +266,7 @@ func (w *world) apply(entry []byte) engine.Applied {
 	w.index++
 	a := w.state.Apply(w.index, e)
 	w.checkBounds(e, a)
+	w.checkOrder(e)
 	if w.watch != nil {
 		w.watch(e)
 	}
@@ -313,6 +314,26 @@ func (w *world) checkBounds(e *engine.Entry, a engine.Applied) {
 		if r := t.Policy.Starts; r.Jobs > 0 && int64(len(at)) > r.Jobs && w.rated[t.Policy.Tenant] == r {
 			if before := at[int64(len(at))-1-r.Jobs]; w.state.Time().Sub(before) < r.Per {
 				w.tb.Fatalf("at %v: tenant %s starts %d jobs within %v", w.since(w.now), t.Policy.Tenant, r.Jobs+1, w.state.Time().Sub(before))
+			}
+		}
+	}
+}
+
+// checkOrder holds an entry to where it has what moves lanes: a turn alone, and copies at the end.
+func (w *world) checkOrder(e *engine.Entry) {
+	w.tb.Helper()
+	copies := false
+	for _, f := range e.Facts {
+		switch f.(type) {
+		case *engine.StageFact, *engine.ModeFact:
+			if len(e.Facts) > 1 {
+				w.tb.Fatalf("%T is one of %d facts", f, len(e.Facts))
+			}
+		case *engine.ImportFact, *engine.WipeFact, *engine.TrackFact, *engine.ProveFact:
+			copies = true
+		default:
+			if copies {
+				w.tb.Fatalf("%T follows copies", f)
 			}
 		}
 	}

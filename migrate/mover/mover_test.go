@@ -1,0 +1,310 @@
+package mover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairlead/fairlead/cell"
+	"github.com/fairlead/fairlead/migrate"
+	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
+	"github.com/fairlead/fairlead/proto/fairlead/v1/fairleadv1connect"
+)
+
+var errStale = errors.New("decided on another generation")
+
+// fakeControl is control's records, and the cells.
+type fakeControl struct {
+	cells map[cell.ID]*fakeCell
+
+	mu      sync.Mutex
+	records map[cell.MigrationID]migrate.Record
+	order   []cell.MigrationID
+	changed chan struct{}
+	gates   []migrate.Gate
+	broken  error // what Propose returns
+	events  []migrate.Kind
+}
+
+func newFakeControl(cells ...*fakeCell) *fakeControl {
+	c := &fakeControl{cells: map[cell.ID]*fakeCell{}, records: map[cell.MigrationID]migrate.Record{}, changed: make(chan struct{})}
+	for _, f := range cells {
+		c.cells[cell.ID(f.name)] = f
+	}
+	return c
+}
+
+func (c *fakeControl) declare(t *testing.T, id, tenant, source, target string, change func(*migrate.Options)) {
+	t.Helper()
+	o := migrate.DefaultOptions()
+	o.CanaryJobs, o.CanaryTime = 0, time.Second
+	if change != nil {
+		change(&o)
+	}
+	r, err := migrate.New(migrate.Declaration{
+		ID: cell.MigrationID(id), Tenant: cell.TenantID(tenant), Source: cell.ID(source), Target: cell.ID(target), Reason: "operator", Actor: "key_1",
+		Options: o, Epochs: [2]cell.Epoch{1, 1}, Now: cell.InstantOf(time.Now()),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.records[r.ID] = r
+	c.order = append(c.order, r.ID)
+	c.wakeLocked()
+}
+
+func (c *fakeControl) wakeLocked() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+func (c *fakeControl) Record(id cell.MigrationID) (migrate.Record, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, ok := c.records[id]
+	return r, ok
+}
+
+func (c *fakeControl) Live() (out []migrate.Record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range c.order {
+		if r := c.records[id]; !r.Done() {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (c *fakeControl) Changed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changed
+}
+
+func (c *fakeControl) Propose(_ context.Context, id cell.MigrationID, generation uint64, e migrate.Event) (migrate.Record, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.broken != nil {
+		return migrate.Record{}, c.broken
+	}
+	return c.applyLocked(id, generation, e)
+}
+
+func (c *fakeControl) applyLocked(id cell.MigrationID, generation uint64, e migrate.Event) (migrate.Record, error) {
+	r := c.records[id]
+	if r.Generation != generation {
+		return r, errStale
+	}
+	next, err := r.Apply(e)
+	if err != nil {
+		return r, err
+	}
+	if err := next.Check(); err != nil {
+		panic(err)
+	}
+	c.records[id] = next
+	c.events = append(c.events, e.Kind)
+	c.wakeLocked()
+	return next, nil
+}
+
+// ask is what an operator does.
+func (c *fakeControl) ask(t *testing.T, id cell.MigrationID, e migrate.Event) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.records[id]
+	e.Attempt, e.Time, e.Actor = r.Attempt, cell.InstantOf(time.Now()), "key_1"
+	if _, err := c.applyLocked(id, r.Generation, e); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *fakeControl) Gates(context.Context, migrate.Record) []migrate.Gate {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.gates)
+}
+
+func (c *fakeControl) Promise(r migrate.Record) (*fairleadv1.TenantPromise, *fairleadv1.OrganizationPromise, error) {
+	return &fairleadv1.TenantPromise{Tenant: string(r.Tenant), Epoch: 1}, nil, nil
+}
+
+func (c *fakeControl) Lanes(id cell.ID) fairleadv1connect.LaneServiceClient { return c.cells[id] }
+
+// state returns where a migration stands.
+func (c *fakeControl) state(id cell.MigrationID) string {
+	r, _ := c.Record(id)
+	if r.Held != "" {
+		return r.State.String() + ", held: " + r.Held
+	}
+	return r.State.String()
+}
+
+func (c *fakeControl) mover(t *testing.T, change func(*Config)) *Mover {
+	t.Helper()
+	cfg := Config{Control: c, Cells: c, Log: slog.New(slog.DiscardHandler), CallMax: time.Second, Migrate: migrate.Config{WipeDelay: time.Second}}
+	if change != nil {
+		change(&cfg)
+	}
+	m, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// start runs a mover, and returns what ends it.
+func start(t *testing.T, m *Mover) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := m.Run(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// client submits jobs and finishes them wherever control says that the lane is, as a gateway would: it tries until somebody takes it.
+type client struct {
+	control *fakeControl
+	tenant  string
+	id      cell.MigrationID
+	jobs    map[fairleadv1.Class][]string
+	lost    []string
+	n       int
+	waited  time.Duration // the longest for one job
+}
+
+func (c *client) call(class fairleadv1.Class, f func(*fakeCell) error) error {
+	began := time.Now()
+	var err error
+	for time.Since(began) < 5*time.Second {
+		r, _ := c.control.Record(c.id)
+		if err = f(c.control.cells[r.Owner(cell.Class(class))]); err == nil || err.Error() != "not here" {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	c.waited = max(c.waited, time.Since(began))
+	return err
+}
+
+// one submits a job of each class, and finishes the one before it.
+func (c *client) one(t *testing.T) {
+	t.Helper()
+	for _, class := range []fairleadv1.Class{fairleadv1.Class_CLASS_INTERACTIVE, batch} {
+		c.n++
+		id := fmt.Sprintf("%s-new-%d", c.tenant, c.n)
+		if err := c.call(class, func(f *fakeCell) error { return f.submit(c.tenant, class, id) }); err != nil {
+			t.Errorf("submit: %v", err)
+			continue
+		}
+		c.jobs[class] = append(c.jobs[class], id)
+		if n := len(c.jobs[class]); n > 1 {
+			if err := c.call(class, func(f *fakeCell) error { return f.finish(c.tenant, class, c.jobs[class][n-2]) }); err != nil {
+				t.Errorf("finish: %v", err)
+			}
+		}
+	}
+}
+
+// check reports whether every job is where it belongs, in the state it is in, and nowhere else is open.
+func (c *client) check(t *testing.T, initial int) {
+	t.Helper()
+	r, _ := c.control.Record(c.id)
+	for class, ids := range c.jobs {
+		open := 0
+		for name, f := range c.control.cells {
+			mode, held := f.held(c.tenant, class)
+			if mode == fairleadv1.LaneMode_LANE_MODE_OPEN {
+				open++
+			}
+			if name != r.Owner(cell.Class(class)) {
+				continue
+			}
+			if len(held) != len(ids)+initial {
+				t.Errorf("%s has %d jobs of %v, not %d", name, len(held), class, len(ids)+initial)
+			}
+			for i, id := range ids {
+				want := "done"
+				if i == len(ids)-1 {
+					want = "waits"
+				}
+				if held[id] != want {
+					t.Errorf("%s: %q, not %s", id, held[id], want)
+				}
+			}
+		}
+		if open != 1 {
+			t.Errorf("%v is open in %d cells", class, open)
+		}
+	}
+}
+
+// until lets the client go on until the migration is in the state.
+func (c *client) until(t *testing.T, limit time.Duration, states ...migrate.State) {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < limit; time.Sleep(20 * time.Millisecond) {
+		r, _ := c.control.Record(c.id)
+		if slices.Contains(states, r.State) {
+			return
+		}
+		c.one(t)
+	}
+	t.Fatalf("it is %s after %v", c.control.state(c.id), limit)
+}
+
+func newWorld(t *testing.T, jobs int) (*fakeControl, *client) {
+	t.Helper()
+	east, west := newFakeCell("east"), newFakeCell("west")
+	east.open("ash", 1, jobs)
+	control := newFakeControl(east, west)
+	return control, &client{control: control, tenant: "ash", id: "m", jobs: map[fairleadv1.Class][]string{}}
+}
+
+// A tenant moves while it is used: no job is lost or done twice, and none waits for long. Once completed the source is empty.
+func TestMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		control, c := newWorld(t, 100)
+		for _, f := range control.cells {
+			f.slow = 2 * time.Millisecond
+		}
+		defer start(t, control.mover(t, nil))()
+		control.declare(t, "m", "ash", "east", "west", nil)
+		c.until(t, 10*time.Minute, migrate.CutOver)
+		c.check(t, 100)
+		r, _ := control.Record("m")
+		for _, class := range cell.Classes() {
+			if l := r.Lanes[class.Index()]; l.Owner != "west" || l.Pause > 100*time.Millisecond {
+				t.Errorf("%v: %+v", class, l)
+			}
+		}
+		if c.waited > 150*time.Millisecond {
+			t.Errorf("a job waited for %v", c.waited)
+		}
+		if r.Progress.JobsCopied == 0 || r.Progress.BytesCopied == 0 {
+			t.Errorf("%+v", r.Progress)
+		}
+		control.ask(t, "m", migrate.Event{Kind: migrate.EventComplete})
+		c.until(t, 10*time.Minute, migrate.Released)
+		c.check(t, 100)
+		for _, class := range []fairleadv1.Class{fairleadv1.Class_CLASS_INTERACTIVE, batch} {
+			if mode, held := control.cells["east"].held("ash", class); mode != fairleadv1.LaneMode_LANE_MODE_TOMBSTONE || len(held) != 0 {
+				t.Errorf("the source has %v %v", mode, held)
+			}
+		}
+	})
+}

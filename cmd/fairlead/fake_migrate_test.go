@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
@@ -30,8 +31,8 @@ func (c *fakeMigrations) mount(mux *http.ServeMux, opts connect.HandlerOption) {
 }
 
 func (c *fakeMigrations) findLocked(id, tenant string) (*fairleadv1.Migration, error) {
-	for i := len(c.all) - 1; i >= 0; i-- {
-		if m := c.all[i]; m.GetId() == id || tenant != "" && m.GetTenant() == tenant {
+	for _, m := range slices.Backward(c.all) {
+		if m.GetId() == id || tenant != "" && m.GetTenant() == tenant {
 			return m, nil
 		}
 	}
@@ -114,7 +115,7 @@ func (c *fakeMigrations) stepLocked(m *fairleadv1.Migration) {
 	}
 	g := m.GetProgress()
 	before := m.GetState()
-	switch m.GetState() {
+	switch m.GetState() { //nolint:exhaustive // every other state is a step on
 	case fairleadv1.MigrationState_MIGRATION_STATE_SEEDING:
 		g.JobsTotal, g.JobsCopied, g.BytesCopied, g.BytesPerSecond = 20_000, g.GetJobsCopied()+10_000, g.GetBytesCopied()+17<<20, 8<<20
 		g.TimeLeft, g.LagTime, g.LagRecords = durationpb.New(4*time.Second), durationpb.New(200*time.Millisecond), 12
@@ -155,7 +156,7 @@ func (c *fakeMigrations) stepLocked(m *fairleadv1.Migration) {
 // rampLocked switches the first class that is not; one that waits for the operator waits.
 func (c *fakeMigrations) rampLocked(m *fairleadv1.Migration) {
 	for i, l := range m.GetLanes() {
-		switch l.GetPhase() {
+		switch l.GetPhase() { //nolint:exhaustive // every other phase is a step on
 		case fairleadv1.LanePhase_LANE_PHASE_MOVED:
 			if i == len(m.GetLanes())-1 {
 				m.State++
@@ -176,8 +177,8 @@ func (c *fakeMigrations) ListMigrations(_ context.Context, req *fairleadv1.ListM
 	c.f.mu.Lock()
 	defer c.f.mu.Unlock()
 	var some []*fairleadv1.Migration
-	for i := len(c.all) - 1; i >= 0; i-- {
-		m := proto.CloneOf(c.all[i])
+	for _, kept := range slices.Backward(c.all) {
+		m := proto.CloneOf(kept)
 		m.Events = nil
 		if (!req.GetLive() || !moveview.Ended(m)) && (req.GetCell() == "" || req.GetCell() == m.GetSource() || req.GetCell() == m.GetTarget()) {
 			some = append(some, m)
@@ -210,7 +211,7 @@ func (c *fakeMigrations) ControlMigration(_ context.Context, req *fairleadv1.Con
 
 // controlFake does what is asked to m, and says it.
 func controlFake(m *fairleadv1.Migration, req *fairleadv1.ControlMigrationRequest) (string, error) {
-	switch req.GetAction() {
+	switch req.GetAction() { //nolint:exhaustive // no other is one
 	case fairleadv1.MigrationAction_MIGRATION_ACTION_PAUSE:
 		m.Held = "operator"
 		return "held", nil

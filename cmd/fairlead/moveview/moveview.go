@@ -78,18 +78,22 @@ func Lag(m *fairleadv1.Migration) string {
 
 // Line says in a line where a migration stands.
 func Line(m *fairleadv1.Migration) string {
-	text := State(m.GetState())
+	parts := []string{State(m.GetState())}
 	for _, l := range m.GetLanes() {
-		if p := l.GetPhase(); p != fairleadv1.LanePhase_LANE_PHASE_AT_SOURCE && p != fairleadv1.LanePhase_LANE_PHASE_UNSPECIFIED {
-			text += ", " + Class(l.GetClass()) + " " + Phase(p)
-			if l.GetPause().AsDuration() > 0 {
-				text += " (stood still for " + output.ProtoDuration(l.GetPause()) + ")"
-			}
+		p := l.GetPhase()
+		if p == fairleadv1.LanePhase_LANE_PHASE_AT_SOURCE || p == fairleadv1.LanePhase_LANE_PHASE_UNSPECIFIED {
+			continue
 		}
+		part := Class(l.GetClass()) + " " + Phase(p)
+		if l.GetPause().AsDuration() > 0 {
+			part += " (stood still for " + output.ProtoDuration(l.GetPause()) + ")"
+		}
+		parts = append(parts, part)
 	}
 	if m.GetAttempt() > 1 {
-		text += fmt.Sprintf(", attempt %d", m.GetAttempt())
+		parts = append(parts, fmt.Sprintf("attempt %d", m.GetAttempt()))
 	}
+	text := strings.Join(parts, ", ")
 	if c := Copied(m.GetProgress()); c != output.None && !Ended(m) {
 		text += "; copied " + c
 	}
@@ -101,11 +105,11 @@ func Line(m *fairleadv1.Migration) string {
 
 // Change is what about a migration is told at once when it changes, where there is no terminal: the rest is told now and then.
 func Change(m *fairleadv1.Migration) string {
-	text := fmt.Sprint(m.GetState(), m.GetAttempt(), m.GetHeld())
+	parts := []string{m.GetState().String(), strconv.FormatUint(uint64(m.GetAttempt()), 10), m.GetHeld()}
 	for _, l := range m.GetLanes() {
-		text += l.GetPhase().String()
+		parts = append(parts, l.GetPhase().String())
 	}
-	return text
+	return strings.Join(parts, " ")
 }
 
 // Step is one step of a migration as it is drawn.

@@ -216,3 +216,32 @@ func (d *drain) run() {
 		d.b.Fatalf("%d jobs succeeded", n)
 	}
 }
+
+// BenchmarkFence fences a lane and opens it again by how much waits in it, which must not matter.
+func BenchmarkFence(b *testing.B) {
+	for _, n := range []int{1000, 100_000} {
+		b.Run(fmt.Sprint("jobs=", n), func(b *testing.B) {
+			c := newBenchCell(b, 20)
+			for left := n; left > 0; left -= 100 {
+				s := &Submit{}
+				for range 100 {
+					s.Items = append(s.Items, c.item(0, false))
+				}
+				c.lead.Enqueue(&Call{Submit: s})
+				c.drive()
+			}
+			f := engine.ModeFact{Lane: cell.Lane{Tenant: tenantName(0), Class: cell.ClassBatch}, Move: cell.Move{Migration: "m", Attempt: 1}, Epoch: 1}
+			for b.Loop() {
+				for _, f.Mode = range []cell.Mode{cell.ModeFenced, cell.ModeOpen} {
+					f.Epoch++
+					m := &Mode{Fact: f}
+					c.lead.Enqueue(&Call{Mode: m})
+					c.drive()
+					if m.Result.Err != nil {
+						b.Fatal(m.Result.Err)
+					}
+				}
+			}
+		})
+	}
+}

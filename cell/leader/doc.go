@@ -13,7 +13,12 @@
 // entry that charges them, and gives it back to a new scheduler together with what the state has learned: what operations cost, when jobs
 // started, what is held.
 //
-// Invariants: every lease that is live in the state, or granted by the entry in flight, is held by exactly one session; what a class, a tenant and
+// A lane may be on its way to another cell or from one. What changes its mode is an entry of its own, after which the leader makes what it keeps of the
+// lane from the state: it is ahead of it in nothing then. The jobs of a lane that is not open wait in the scheduler all the same, in a suspended lane,
+// as copies bring them; so nothing is done for each when the lane opens. While a lane is fenced the time of its leases stands still. When it leaves,
+// they hold their workers' room until those have stopped, who are not told to; when it opens, they are taken over with a full grace.
+//
+// Invariants: every lease that is live in the state in a lane that is open or fenced, or granted by the entry in flight, is held by exactly one session; what a class, a tenant and
 // a concurrency key hold in the scheduler is the number of their leases, those included whose workers have yet to stop; a job waits in the
 // scheduler exactly when it is ready in the state, or will be after the entry in flight.
 //

@@ -14,7 +14,7 @@ import (
 )
 
 // twins is how many pairs of worlds each test runs; a seed is the number of its pair.
-var twins = flag.Uint64("twins", 10, "how many pairs of worlds with moving lanes to run")
+var twins = flag.Uint64("twins", 6, "how many pairs of worlds with moving lanes to run")
 
 // twin is two cells, between which lanes move while they work: there, back, and there again, given up half-way, and with leaders that change under
 // way. What a gateway, control and a mover do is done here, by the book but in the simplest way. Both worlds have one clock.

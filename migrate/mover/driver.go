@@ -41,6 +41,7 @@ type driver struct {
 	done  atomic.Bool
 
 	failures map[effectKey]failure
+	urgent   bool // a lane takes nothing
 	gates    []migrate.Gate
 	gatesAt  time.Time
 	state    migrate.State // as was told to the log last
@@ -103,7 +104,13 @@ func (d *driver) run(ctx context.Context) {
 
 // step asks what is to be done and does it. It returns when to ask again: the zero time for at once.
 func (d *driver) step(ctx context.Context, r migrate.Record) (time.Time, error) {
-	d.prove(ctx, &r)
+	if now := urgent(&r); now != d.urgent { // what was to wait does not, or need not have waited
+		d.urgent = now
+		clear(d.failures)
+	}
+	if !d.urgent {
+		d.prove(ctx, &r)
+	}
 	now := time.Now()
 	effects := migrate.Next(r, d.observed(&r, now), cell.InstantOf(now), d.cfg.Migrate)
 	until := now.Add(d.cfg.Migrate.LookEvery)

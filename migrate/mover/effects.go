@@ -18,8 +18,8 @@ const (
 	// idleCopy is between two looks for changes when the last has found none, and idleStream the same once the tenant is cut over, which may last for a day.
 	idleCopy   = 100 * time.Millisecond
 	idleStream = time.Second
-	// digestDelay is between two questions for a digest that is not computed yet.
-	digestDelay = 20 * time.Millisecond
+	// digestDelay is between two questions for a digest that is not computed yet, or that is of another change than the other cell's.
+	digestDelay = 50 * time.Millisecond
 	// wipeDelay is between the parts of a wipe: the cell has others to serve.
 	wipeDelay = 20 * time.Millisecond
 	// reasonCursorLost is what a cell says that does not know any more what has changed after a cursor.
@@ -121,16 +121,17 @@ func (d *driver) digest(ctx context.Context, r *migrate.Record, e migrate.Digest
 	if err != nil {
 		return 0, err
 	}
+	again := digestDelay
+	if urgent(r) {
+		again = 0
+	}
 	if m.GetDone() >= migrate.Whole { // with the rest of the lane, as of the same change
-		return 0, d.look(ctx, r, e.Cell)
+		return again, d.look(ctx, r, e.Cell)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.seen.Cell(r, e.Cell).Lanes[e.Class.Index()].DigestDone = m.GetDone()
-	if urgent(r) {
-		return 0, nil
-	}
-	return digestDelay, nil
+	return again, nil
 }
 
 func (d *driver) wipe(ctx context.Context, r *migrate.Record, e migrate.Wipe) (time.Duration, error) {

@@ -123,11 +123,13 @@ func laneSeen(v *fairleadv1.LaneView) migrate.LaneSeen {
 		Records: live + v.GetJobsEnded() + v.GetKeys(), Jobs: live, Ready: v.GetJobsReady(), Bytes: v.GetBytes(), Submitted: v.GetSubmitted(),
 		Granted: v.GetGranted(), OldestWait: v.GetOldestWait().AsDuration(), PredictedWait: v.GetPredictedWait().AsDuration(),
 	}
-	if len(v.GetDigest()) == len(l.Digest) {
-		l.Digest, l.DigestDone, l.DigestChange = [len(l.Digest)]byte(v.GetDigest()), migrate.Whole, l.Change
-		if mode == cell.ModeStaged || mode == cell.ModeStandby {
-			l.DigestChange = l.Cursor.Change
-		}
+	filled := mode == cell.ModeStaged || mode == cell.ModeStandby
+	if len(v.GetDigest()) != len(l.Digest) || filled && l.Cursor.Seeded != migrate.SeededAll { // that of a part is as of no change
+		return l
+	}
+	l.Digest, l.DigestDone, l.DigestChange = [len(l.Digest)]byte(v.GetDigest()), migrate.Whole, l.Change
+	if filled {
+		l.DigestChange = l.Cursor.Change
 	}
 	return l
 }
@@ -136,7 +138,10 @@ func laneSeen(v *fairleadv1.LaneView) migrate.LaneSeen {
 func (d *driver) copied(r *migrate.Record, e migrate.Copy, c chunk, at *fairleadv1.LaneCursor) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.seen.Cell(r, e.To).Lanes[e.Class.Index()].Cursor = migrate.Cursor{Seeded: at.GetSeeded(), Change: at.GetChange()}
+	to := &d.seen.Cell(r, e.To).Lanes[e.Class.Index()]
+	if now := (migrate.Cursor{Seeded: at.GetSeeded(), Change: at.GetChange()}); now != to.Cursor {
+		to.Cursor, to.DigestDone = now, 0 // its digest was another's
+	}
 	one := &d.lanes[e.Class.Index()]
 	if one.from != e.From || one.attempt != r.Attempt {
 		*one = copying{from: e.From, attempt: r.Attempt}

@@ -308,3 +308,239 @@ func TestMove(t *testing.T) {
 		}
 	})
 }
+
+// Whatever a driver was about to do or had just done when it ended, the next one goes on from there.
+func TestMoveDrivenByMany(t *testing.T) {
+	points := map[string]bool{}
+	for _, only := range []string{"before", "after"} {
+		synctest.Test(t, func(t *testing.T) {
+			control, c := newWorld(t, 40)
+			var mu sync.Mutex
+			seen := map[string]bool{}
+			killed := make(chan struct{}, 1)
+			kill := func(_ context.Context, r migrate.Record, point string) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if seen[point] || point[:len(only)] != only {
+					return nil
+				}
+				seen[point], points[point] = true, true
+				select {
+				case killed <- struct{}{}:
+				default:
+				}
+				return errors.New("killed at " + r.State.String())
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { // another leader each time
+				defer close(done)
+				for ctx.Err() == nil {
+					of, stop := context.WithCancel(ctx)
+					go func() {
+						select {
+						case <-killed:
+						case <-ctx.Done():
+						}
+						stop()
+					}()
+					_ = control.mover(t, func(cfg *Config) { cfg.Fail = kill }).Run(of) // it ends with its context
+				}
+			}()
+			control.declare(t, "m", "ash", "east", "west", func(o *migrate.Options) { o.RollbackWindow = time.Second })
+			c.until(t, 10*time.Minute, migrate.Released)
+			c.check(t, 40)
+			cancel()
+			<-done
+		})
+	}
+	for _, want := range []string{
+		"before set fenced east batch", "after set fenced east batch", "before propose commit", "after propose commit", "before set open west interactive",
+		"after set open west interactive", "after propose activate", "before copy west batch", "after stage batch", "before set tombstone east batch",
+		"after wipe east interactive", "before propose end",
+	} {
+		if !points[want] {
+			t.Errorf("nobody was ended %s", want)
+		}
+	}
+}
+
+// Aborted, the tenant stays where it is and nothing of it is left at the target; reversed, it comes back with what it has done there.
+func TestTurnBack(t *testing.T) {
+	for name, turn := range map[string]struct {
+		from []migrate.State
+		kind migrate.Kind
+		to   migrate.State
+	}{
+		"abort while seeding":     {[]migrate.State{migrate.Seeding, migrate.CatchingUp}, migrate.EventAbort, migrate.Aborted},
+		"abort while ready":       {[]migrate.State{migrate.Ready}, migrate.EventAbort, migrate.Aborted},
+		"reverse once cut over":   {[]migrate.State{migrate.CutOver}, migrate.EventReverse, migrate.RolledBack},
+		"reverse after one class": {[]migrate.State{migrate.Ramping}, migrate.EventReverse, migrate.RolledBack},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				control, c := newWorld(t, 60)
+				for _, f := range control.cells {
+					f.slow = 10 * time.Millisecond
+				}
+				defer start(t, control.mover(t, nil))()
+				control.declare(t, "m", "ash", "east", "west", func(o *migrate.Options) { o.Manual = turn.from[0] == migrate.Ready })
+				c.until(t, time.Minute, turn.from...)
+				if turn.from[0] == migrate.Ramping {
+					for r, _ := control.Record("m"); r.Lanes[cell.ClassBatch.Index()].Phase < migrate.Observing; r, _ = control.Record("m") {
+						c.one(t)
+						time.Sleep(20 * time.Millisecond)
+					}
+				}
+				began := time.Now()
+				control.ask(t, "m", migrate.Event{Kind: turn.kind})
+				for r, _ := control.Record("m"); r.Owner(cell.ClassBatch) != "east" || r.Owner(cell.ClassInteractive) != "east"; r, _ = control.Record("m") {
+					c.one(t)
+					time.Sleep(20 * time.Millisecond)
+				}
+				if took := time.Since(began); took > 5*time.Second {
+					t.Errorf("the source serves again after %v", took)
+				}
+				c.until(t, 10*time.Minute, turn.to)
+				c.check(t, 60)
+				for _, class := range []fairleadv1.Class{fairleadv1.Class_CLASS_INTERACTIVE, batch} {
+					if mode, held := control.cells["west"].held("ash", class); mode == fairleadv1.LaneMode_LANE_MODE_OPEN || len(held) != 0 {
+						t.Errorf("the target has %v %v", mode, held)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A target that hangs while a lane takes nothing costs its longest pause, not more: the lane is opened at the source again.
+func TestPauseEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		control, c := newWorld(t, 20)
+		west := control.cells["west"]
+		once := false
+		defer start(t, control.mover(t, func(cfg *Config) {
+			cfg.Fail = func(_ context.Context, _ migrate.Record, point string) error {
+				if point == "after set fenced east batch" && !once {
+					once = true
+					west.set(func() { west.hangs = true })
+				}
+				return nil
+			}
+		}))()
+		control.declare(t, "m", "ash", "east", "west", func(o *migrate.Options) { o.PauseMax = time.Second })
+		c.until(t, time.Minute, migrate.Ramping)
+		for r, _ := control.Record("m"); r.Lanes[cell.ClassBatch.Index()].Fences == 0; r, _ = control.Record("m") {
+			c.one(t)
+			time.Sleep(20 * time.Millisecond)
+		}
+		if c.waited > 1200*time.Millisecond {
+			t.Errorf("a job waited for %v", c.waited)
+		}
+		west.set(func() { west.hangs = false })
+		c.until(t, 10*time.Minute, migrate.CutOver)
+		c.check(t, 20)
+	})
+}
+
+// Nobody's cell that hangs, and nobody's migration that is held, holds up another.
+func TestMovesApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		control, c := newWorld(t, 20)
+		deaf, south := newFakeCell("deaf"), newFakeCell("south")
+		control.cells["deaf"], control.cells["south"] = deaf, south
+		south.open("elm", 1, 5)
+		deaf.hangs = true
+		defer start(t, control.mover(t, nil))()
+		control.declare(t, "n", "elm", "south", "deaf", nil)
+		control.declare(t, "m", "ash", "east", "west", nil)
+		c.until(t, time.Minute, migrate.CutOver)
+		c.check(t, 20)
+		time.Sleep(time.Minute)
+		r, _ := control.Record("n")
+		if r.State != migrate.Declared || len(south.calls) == 0 {
+			t.Errorf("%v", control.state("n"))
+		}
+	})
+}
+
+// A cell that does not answer holds its migration, and once it answers it goes on by itself.
+func TestUnreachableHeals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		control, c := newWorld(t, 2000)
+		west := control.cells["west"]
+		defer start(t, control.mover(t, nil))()
+		west.set(func() { west.slow = 10 * time.Millisecond })
+		control.declare(t, "m", "ash", "east", "west", nil)
+		c.until(t, time.Minute, migrate.Seeding)
+		west.set(func() { west.hangs = true })
+		time.Sleep(time.Minute)
+		if r, _ := control.Record("m"); r.Held == "" {
+			t.Errorf("it is %s", control.state("m"))
+		}
+		west.set(func() { west.hangs = false })
+		c.until(t, 10*time.Minute, migrate.CutOver)
+		c.check(t, 2000)
+	})
+}
+
+// Of those that wait, a few are on their way at a time and one in each cell, by their priority; all come to their end.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		east, west, north := newFakeCell("east"), newFakeCell("west"), newFakeCell("north")
+		control := newFakeControl(east, west, north)
+		const tenants = 6
+		for i := range tenants {
+			east.open(fmt.Sprint("t", i), 1, 3)
+			control.declare(t, fmt.Sprint("m", i), fmt.Sprint("t", i), "east", []string{"west", "north"}[i%2], func(o *migrate.Options) {
+				o.Priority, o.RollbackWindow = int32(i), time.Hour
+			})
+		}
+		var order []cell.MigrationID
+		defer start(t, control.mover(t, nil))()
+		for began := time.Now(); time.Since(began) < 10*time.Minute && len(order) < tenants; time.Sleep(10 * time.Millisecond) {
+			under := 0
+			for _, r := range control.Live() {
+				if active(&r) {
+					under++
+				}
+				if r.State == migrate.CutOver && !slices.Contains(order, r.ID) {
+					order = append(order, r.ID)
+				}
+			}
+			if under > 1 {
+				t.Fatalf("%d are under way from one cell", under)
+			}
+		}
+		if want := []cell.MigrationID{"m5", "m4", "m3", "m2", "m1", "m0"}; !slices.Equal(order, want) {
+			t.Errorf("%v, not %v", order, want)
+		}
+	})
+}
+
+// Once control is lost nothing is asked of any cell any more.
+func TestStopsWithControl(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		control, c := newWorld(t, 500)
+		east, west := control.cells["east"], control.cells["west"]
+		for _, f := range control.cells {
+			f.slow = 5 * time.Millisecond
+		}
+		stop := start(t, control.mover(t, nil))
+		control.declare(t, "m", "ash", "east", "west", nil)
+		c.until(t, time.Minute, migrate.Seeding)
+		began := time.Now()
+		stop()
+		if took := time.Since(began); took > 10*time.Millisecond {
+			t.Errorf("it stopped after %v", took)
+		}
+		before := east.calls["GetLanes"] + east.calls["ExportLane"] + west.calls["ImportLane"]
+		time.Sleep(time.Minute)
+		if after := east.calls["GetLanes"] + east.calls["ExportLane"] + west.calls["ImportLane"]; after != before {
+			t.Errorf("%d calls after it was stopped", after-before)
+		}
+		defer start(t, control.mover(t, nil))()
+		c.until(t, time.Minute, migrate.CutOver)
+		c.check(t, 500)
+	})
+}

@@ -87,6 +87,7 @@ func (a *Agent) serve() error {
 		gateway.Mounted(fairleadv1connect.NewClusterServiceHandler(a.control.server.Cluster(), options...)),
 		gateway.Mounted(fairleadv1connect.NewCellServiceHandler(a.control.server.CellService(), options...)),
 		gateway.Mounted(fairleadv1connect.NewPlacementServiceHandler(a.control.server.Placement(), options...)),
+		gateway.Mounted(fairleadv1connect.NewMigrationServiceHandler(a.control.server.Migrations(), options...)),
 		gateway.Mounted(fairleadv1connect.NewAuditServiceHandler(a.control.server.Audit(), options...)),
 		gateway.Mounted(fairleadv1connect.NewRegistryServiceHandler(a.control.server.Registry(), options...)),
 	)

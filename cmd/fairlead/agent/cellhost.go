@@ -103,6 +103,7 @@ func (h *cellHost) handler() http.Handler {
 	mount(fairleadv1connect.NewWorkerServiceHandler(h.server.Workers(), options...))
 	mount(fairleadv1connect.NewStatusServiceHandler(h.server.Status(), options...))
 	mount(fairleadv1connect.NewTenancyServiceHandler(h.server.Tenancy(), options...))
+	mount(fairleadv1connect.NewLaneServiceHandler(h.server.Lanes(), options...))
 	mount(fairleadv1connect.NewReplicaServiceHandler(
 		&replica{name: h.node.cfg.Agent.Name, cell: h.node.cfg.Agent.Cell, log: h.log, logger: h.node.logger}, options...))
 	mount(gateway.PathLeader, gateway.LeaderHandler(h.status))

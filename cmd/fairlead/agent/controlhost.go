@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -16,9 +17,12 @@ import (
 	"github.com/fairlead/fairlead/control/command"
 	"github.com/fairlead/fairlead/control/consensus"
 	"github.com/fairlead/fairlead/control/controlserver"
+	"github.com/fairlead/fairlead/control/reconcile"
 	"github.com/fairlead/fairlead/control/state"
 	"github.com/fairlead/fairlead/dataplane/gateway"
 	"github.com/fairlead/fairlead/dataplane/route"
+	"github.com/fairlead/fairlead/migrate"
+	"github.com/fairlead/fairlead/migrate/mover"
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
 	"github.com/fairlead/fairlead/proto/fairlead/v1/fairleadv1connect"
 )
@@ -52,10 +56,15 @@ func startControlHost(ctx context.Context, n *node) (roleHost, error) {
 
 func (h *controlHost) start(ctx context.Context, machine *controlserver.Machine) error {
 	n := h.node
+	loop := reconcile.DefaultConfig()
+	loop.Whales.Auto = n.cfg.Agent.Whales.Auto
+	migrations := migrate.DefaultConfig()
 	cfg := controlserver.Config{
 		Log: n.logger, Name: command.AgentName(n.id.Name), ClusterID: n.id.ClusterID, Caller: gateway.CallerFrom, Peer: peerFrom,
 		Group: h.log, Replicas: max(1, len(n.cfg.Agent.ControlAddresses())), Dialer: newDialer(n.lines), GossipKeys: n.store.GossipKeys,
-		Members: n.members,
+		Members: n.members, Reconcile: &loop, Migrate: migrations, Seen: mover.CellSeen, Drive: func(ctx context.Context, moves *controlserver.Moves) error {
+			return drive(ctx, moves, n.logger)
+		},
 	}
 	if ca := n.store.CA(); ca != nil {
 		cfg.Certifier = certifier{ca.Certifier(time.Now, identity.LifetimeDefault)}
@@ -75,6 +84,15 @@ func (h *controlHost) start(ctx context.Context, machine *controlserver.Machine)
 	return nil
 }
 
+// drive drives migrations while this replica leads.
+func drive(ctx context.Context, moves *controlserver.Moves, logger *slog.Logger) error {
+	m, err := mover.New(mover.Config{Control: moves, Cells: moves, Log: logger})
+	if err != nil {
+		return err
+	}
+	return m.Run(ctx)
+}
+
 func (h *controlHost) handler() http.Handler {
 	mux := http.NewServeMux()
 	options := gateway.HandlerOptions()
@@ -86,6 +104,7 @@ func (h *controlHost) handler() http.Handler {
 	mount(fairleadv1connect.NewCellServiceHandler(h.server.CellService(), options...))
 	mount(fairleadv1connect.NewPlacementServiceHandler(h.server.Placement(), options...))
 	mount(fairleadv1connect.NewAuditServiceHandler(h.server.Audit(), options...))
+	mount(fairleadv1connect.NewMigrationServiceHandler(h.server.Migrations(), options...))
 	mount(fairleadv1connect.NewRegistryServiceHandler(bootstrapper{h.server.Registry(), h}, options...))
 	mount(fairleadv1connect.NewReplicaServiceHandler(&replica{name: h.node.cfg.Agent.Name, log: h.log, logger: h.node.logger}, options...))
 	mount(gateway.PathLeader, gateway.LeaderHandler(h.status))

@@ -64,14 +64,13 @@ func (h Jobs) explain(ctx context.Context, req *fairleadv1.ExplainJobRequest) (*
 // reasonTo relies on the API's reasons and the leader's having the same numbers, which a test checks. A job whose last worker has yet to stop is
 // held by it, as far as the API goes; of a lane that is not open here only the message says why.
 func reasonTo(r leader.Reason) fairleadv1.WaitReason {
-	switch r {
-	case leader.ReasonStopping:
+	if r == leader.ReasonStopping {
 		return fairleadv1.WaitReason_WAIT_REASON_RUNNING
-	case leader.ReasonMoving:
-		return fairleadv1.WaitReason_WAIT_REASON_UNSPECIFIED
-	default:
-		return fairleadv1.WaitReason(r)
 	}
+	if r == leader.ReasonMoving {
+		return fairleadv1.WaitReason_WAIT_REASON_UNSPECIFIED
+	}
+	return fairleadv1.WaitReason(r)
 }
 
 // ExplainTenant says where a tenant stands with this cell: everything but what it and its organization are promised. It is for control to

@@ -1,7 +1,6 @@
 package cellserver
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -167,9 +166,9 @@ func TestLaneCallsAreRepeated(t *testing.T) {
 			t.Errorf("proof: %v, %v", prove, err)
 		}
 		p.copy(batch, 0)
-		fenced, err := p.fence(batch), error(nil)
+		fenced := p.fence(batch)
 		repeated := p.set(a, batch, fairleadv1.LaneMode_LANE_MODE_FENCED)
-		if err != nil || fenced.GetIndex() == 0 || fenced.GetIndex() != repeated.GetIndex() || fenced.GetLane().GetFenceIndex() != fenced.GetIndex() {
+		if fenced.GetIndex() == 0 || fenced.GetIndex() != repeated.GetIndex() || fenced.GetLane().GetFenceIndex() != fenced.GetIndex() {
 			t.Errorf("fenced %v, and again %v", fenced, repeated)
 		}
 	})
@@ -431,7 +430,7 @@ func capturedIn(t *testing.T, w *world, size int32) map[string]bool {
 	t.Helper()
 	seen := map[string]bool{}
 	for token := ""; ; {
-		resp, err := w.Status().CaptureTrace(context.Background(), &fairleadv1.CaptureTraceRequest{PageSize: size, PageToken: token})
+		resp, err := w.Status().CaptureTrace(t.Context(), &fairleadv1.CaptureTraceRequest{PageSize: size, PageToken: token})
 		if err != nil {
 			t.Fatal(err)
 		}

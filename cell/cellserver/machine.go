@@ -22,7 +22,9 @@ func (s *Server) Apply(index uint64, data []byte) any {
 	}
 	var done []*leader.Call
 	s.mu.Lock()
+	leased := s.wiped(entry)
 	a := s.state.Apply(index, entry)
+	s.strayed(leased)
 	switch {
 	case s.lead == nil:
 	case own && s.lead.InFlight():

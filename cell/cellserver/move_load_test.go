@@ -1,7 +1,6 @@
 package cellserver
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -21,10 +20,9 @@ import (
 type load struct {
 	p    *pair
 	mu   sync.Mutex
-	ids  map[string]string               // of each key
-	of   map[string]fairleadv1.Class     // of each job
-	done map[string]int                  // how often the end of each job was accepted
-	held map[string]*fairleadv1.JobLease // by the workers
+	ids  map[string]string           // of each key
+	of   map[string]fairleadv1.Class // of each job
+	done map[string]int              // how often the end of each job was accepted
 	stop chan struct{}
 	// How often something was refused because of its lane.
 	refused map[string]int
@@ -265,7 +263,7 @@ func (l *load) check(t *testing.T) {
 			t.Errorf("the end of %s, key %s, was accepted %d times", id, key, l.done[id])
 		}
 		w := l.p.owner(l.of[id])
-		w.wantState(as(context.Background(), application("acme")), id, engine.Succeeded)
+		w.wantState(w.acme, id, engine.Succeeded)
 	}
 	for _, c := range []fairleadv1.Class{interactive, batch} {
 		l.p.copy(c, 0)

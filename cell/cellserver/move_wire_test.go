@@ -2,6 +2,7 @@ package cellserver
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/fairlead/fairlead/cell"
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
 	"github.com/fairlead/fairlead/proto/rejection"
 )
@@ -132,6 +134,76 @@ func TestMoveOnTheWire(t *testing.T) {
 			want("a gateway that knows", "4,8", submit(batch, "x"), "", "", "")
 			want("one that does not say", "", submit(batch, "y"), "", "", "")
 		})
+	}
+}
+
+// What a worker holds of a lane that has left goes on after the lane was wiped here; and what was forwarded to a cell that never had it is not taken back
+// by that cell.
+func TestLeasesThatStray(t *testing.T) {
+	w := serve(t)
+	p := &pair{t: t, cells: [2]*world{w.world, openEmpty(t, nil)}, epoch: [2]uint64{1, 1}, move: &fairleadv1.Move{Migration: "m1", Attempt: 1}}
+	w.submit(w.acme, job(batch, "first"))
+	lease := w.leaseOne(w.worker, "w1", "op")
+	report := func(forwarded string, lease *fairleadv1.JobLease) (*fairleadv1.ReportResponse, connect.CallInfo) {
+		t.Helper()
+		ctx, info := connect.NewClientContext(t.Context())
+		if forwarded != "" {
+			info.RequestHeader().Set(HeaderLaneForwarded, forwarded)
+		}
+		resp, err := w.workers("worker").Report(ctx, &fairleadv1.ReportRequest{
+			Session: "w1", Outcomes: []*fairleadv1.Outcome{failed(lease, &fairleadv1.Failure{})},
+			Extensions: []*fairleadv1.Extension{{JobId: lease.GetJobId(), Token: lease.GetToken()}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp, info
+	}
+	p.stage(batch)
+	p.copy(batch, 0)
+	p.fence(batch)
+	p.copy(batch, 0)
+	p.commit(batch)
+	p.leave(batch)
+	resp, info := report("", lease)
+	if resp.GetResults()[0].GetRejection().GetReason() != "MOVED" || len(resp.GetCancels()) > 0 {
+		t.Errorf("of a job that was wiped: %v", resp)
+	}
+	if lane, tenants := info.ResponseHeader().Get(HeaderLane), info.ResponseHeader().Get(HeaderLaneTenants); lane != "moved;batch;3" || tenants != "acme" {
+		t.Errorf("told %q of %q", lane, tenants)
+	}
+	foreign := &fairleadv1.JobLease{JobId: nowhere, Token: lease.GetToken()}
+	for _, forwarded := range []string{"", "1"} {
+		resp, info := report(forwarded, foreign)
+		if resp.GetResults()[0].GetRejection().GetReason() != "NOT_FOUND" || (len(resp.GetCancels()) > 0) != (forwarded == "") {
+			t.Errorf("of a job that never was, forwarded %q: %v", forwarded, resp)
+		}
+		if got := info.ResponseHeader().Get(HeaderLaneForwarded); got != forwarded {
+			t.Errorf("forwarded %q, answered %q", forwarded, got)
+		}
+	}
+}
+
+// No more strays are kept than there may be, and the latest are.
+func TestStraysAreBounded(t *testing.T) {
+	s := newStrays()
+	lane := cell.Lane{Tenant: "acme", Class: cell.ClassBatch}
+	id := func(i int) (id cell.JobID) {
+		binary.BigEndian.PutUint64(id[:], uint64(i)) //nolint:gosec // above 0
+		return id
+	}
+	const all = 2*straysMax + 7
+	for i := range all {
+		s.add(id(i), lane)
+		s.add(id(i), lane)
+	}
+	if len(s.of) != straysMax || len(s.order) != straysMax {
+		t.Errorf("%d and %d strays", len(s.of), len(s.order))
+	}
+	for i := range all {
+		if _, known := s.of[id(i)]; known != (i >= all-straysMax) {
+			t.Fatalf("stray %d: %v", i, known)
+		}
 	}
 }
 

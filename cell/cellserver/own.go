@@ -101,6 +101,8 @@ func (s *Server) whereHeld(away *notice, worker cell.TenantID, held []leader.Lea
 	for _, ref := range held {
 		if j := s.state.Job(ref.JobID); j != nil {
 			away.heedOf(standing(j.Lane, 0), worker)
+		} else {
+			away.heedOf(s.stray(worker, ref.JobID), worker)
 		}
 	}
 }

@@ -25,6 +25,7 @@ type Server struct {
 	waiters waiters
 	own     ownPolls
 	charges charges
+	strays  strays
 	// Totals of the state when this server began to lead, so that its counters start at zero then.
 	accepted, ended uint64
 	rejected        uint64 // by leaders before the present one
@@ -65,7 +66,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, start: time.Now(), state: state, waiters: waiters{}, own: ownPolls{}, charges: charges{}, wake: make(chan struct{}, 1),
+		cfg: cfg, start: time.Now(), state: state, waiters: waiters{}, own: ownPolls{}, charges: charges{}, strays: newStrays(), wake: make(chan struct{}, 1),
 		survey: newSurvey(),
 	}
 	s.inbox.closed = ErrNotLeading

@@ -44,10 +44,10 @@ func (*absentError) Unwrap() error { return engine.ErrJobUnknown }
 // whatever the caller knows: only what changes something has to be asked at its epoch.
 func standing(l *engine.Lane, known cell.Epoch) error {
 	e := &engine.LaneError{Lane: l.ID, Mode: l.Mode, Epoch: l.Epoch, Err: engine.ErrLaneMoved}
-	switch {
-	case l.Mode == cell.ModeOpen:
+	if l.Mode == cell.ModeOpen {
 		return nil
-	case l.Mode == cell.ModeFenced:
+	}
+	if l.Mode == cell.ModeFenced {
 		e.Err = engine.ErrLaneMoving
 	}
 	return awaited(e, known)

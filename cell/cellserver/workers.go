@@ -2,6 +2,7 @@ package cellserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -225,21 +226,7 @@ func (s *Server) report(ctx context.Context, req *fairleadv1.ReportRequest) (*le
 		}
 	}
 	results := make([]engine.Result, n)
-	at := make([]int, 0, n) // the request's outcome of each that goes to the leader
-	r.Outcomes = make([]leader.Outcome, 0, n)
-	for i, m := range req.GetOutcomes() {
-		o, err := s.outcome(m)
-		if err != nil {
-			results[i].Err = under(fmt.Sprintf("outcomes[%d].", i), err)
-			continue
-		}
-		if !s.mayKnow(caller.Tenant, o.JobID) {
-			results[i].Err = engine.ErrJobUnknown
-			continue
-		}
-		r.Outcomes = append(r.Outcomes, o)
-		at = append(at, i)
-	}
+	at := s.outcomes(r, req.GetOutcomes(), results)
 	for i, x := range req.GetExtensions() {
 		ref, err := refOf(x)
 		if err != nil {
@@ -253,16 +240,40 @@ func (s *Server) report(ctx context.Context, req *fairleadv1.ReportRequest) (*le
 	}
 	for k, i := range at {
 		results[i] = r.Results[k]
+		if errors.Is(results[i].Err, engine.ErrJobUnknown) {
+			results[i].Err = s.followed(results[i].Err, caller.Tenant, r.Outcomes[k].JobID)
+		}
 	}
 	if caller.Tenant != "" {
 		for i := range results {
 			results[i].Err = s.placed(results[i].Err, caller.Tenant, r.Epochs)
 		}
 	}
+	s.followStops(r)
 	if slices.ContainsFunc(results, func(x engine.Result) bool { return x.Err != nil }) {
 		return r, results, s.confirmRefusal(ctx, reign)
 	}
 	return r, results, nil
+}
+
+// outcomes adds the outcomes to the report, and returns where each of those stands among all. One that is at fault is refused in the results.
+func (s *Server) outcomes(r *leader.Report, all []*fairleadv1.Outcome, results []engine.Result) (at []int) {
+	at = make([]int, 0, len(all))
+	r.Outcomes = make([]leader.Outcome, 0, len(all))
+	for i, m := range all {
+		o, err := s.outcome(m)
+		if err != nil {
+			results[i].Err = under(fmt.Sprintf("outcomes[%d].", i), err)
+			continue
+		}
+		if !s.mayKnow(r.Session.Tenant, o.JobID) {
+			results[i].Err = s.followed(engine.ErrJobUnknown, r.Session.Tenant, o.JobID)
+			continue
+		}
+		r.Outcomes = append(r.Outcomes, o)
+		at = append(at, i)
+	}
+	return at
 }
 
 // outcome returns an outcome as the leader takes it. Its errors name fields as the outcome has them.

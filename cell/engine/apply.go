@@ -223,6 +223,7 @@ func (s *State) applySubmit(f *SubmitFact) Result {
 		j.State = Delayed
 	}
 	s.insert(j, true)
+	s.mark(j)
 	if f.Spec.Key != "" {
 		s.takeKey(l, hash, j)
 	}
@@ -241,7 +242,6 @@ func (s *State) insert(j *Job, accepted bool) {
 	}
 	s.count(j, 1)
 	s.arm(j)
-	s.mark(j)
 }
 
 // Extra is what an entry being sealed holds already, on top of the state.

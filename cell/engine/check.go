@@ -337,7 +337,8 @@ func (c *checker) moves() {
 		k := l.tracker
 		filled := l.Mode == cell.ModeStaged || l.Mode == cell.ModeStandby
 		switch {
-		case !l.Mode.Valid() || l.Mode == cell.ModeFenced && l.Fence == 0 || l.serves() && l.Fence != 0:
+		case !l.Mode.Valid() || l.Mode == cell.ModeFenced && l.Fence == 0 || l.serves() && l.Fence != 0,
+			l.Mode != cell.ModeFenced && l.atFence != cell.TenantAccount{}:
 			c.fault("lane %v is %v, fenced at %d", l.ID, l.Mode, l.Fence)
 		case l.Tracked != (k != nil) || k != nil && !l.holds():
 			c.fault("lane %v is %v, tracked %v", l.ID, l.Mode, l.Tracked)

@@ -66,8 +66,8 @@ func goldenFacts() map[string]engine.Fact {
 			ID: id, Token: token, Kind: engine.OutcomePreempt, Result: engine.Payload{Kind: engine.PayloadJSON, ContentType: "x/y", Data: []byte(`1`)},
 			Error: "no luck", WakeAt: 6, Charged: 77, Used: &cell.Resources{7, 6, 5, 4, 3, 2, 1}, Ran: 9 * time.Millisecond, Epoch: 12,
 		},
-		"cancel-routed": &engine.CancelFact{ID: id, Tenant: "acme", Charged: 88, Epoch: 13},
-		"retry-routed":  &engine.RetryFact{ID: id, Tenant: "acme", Epoch: 14},
+		"cancel-routed":   &engine.CancelFact{ID: id, Tenant: "acme", Charged: 88, Epoch: 13},
+		"retry-routed":    &engine.RetryFact{ID: id, Tenant: "acme", Epoch: 14},
 		"policy-whole":    &engine.PolicyFact{Policy: dealt},
 		"policy-promised": &engine.PolicyFact{Policy: promised}, // of before there were hands
 		"organization": &engine.OrganizationFact{Policy: cell.OrganizationPolicy{

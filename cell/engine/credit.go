@@ -18,31 +18,38 @@ type inherited struct {
 // share is what a lane's mode does to its tenant's credit. It is done after the entry's accounts were taken in, which are of before.
 type share struct {
 	lane        *Lane
+	mode        cell.Mode // what the lane has become
 	thousandths int32
-	opens       bool
-	inherited   *inherited // of one that opens
+	inherited   *inherited // of one that opens; nil when nothing was imported
 }
 
 // wholeShare is all of it.
 const wholeShare = 1000
 
-// applyShares moves what this entry moved.
+// applyShares moves what this entry moved. What a lane takes with it is a part of what there was at its fence, which is what its new home is told of:
+// the tenant's other lane may spend in between.
 func (s *State) applyShares() {
-	for _, h := range s.shares {
-		t := h.lane.Tenant
-		h.thousandths = max(0, min(h.thousandths, wholeShare))
-		if h.opens && h.inherited == nil {
-			continue
-		}
-		s.touchTenant(t)
-		if h.opens {
-			s.inherit(h.lane, h.inherited, h.thousandths)
-			continue
-		}
-		if t.Policy.Credit.Max > 0 {
-			a := filled(t, s.time)
-			a.Credit -= portion(a.Credit, h.thousandths)
-			t.Account = a
+	for i, h := range s.shares {
+		s.shares[i] = share{}
+		l, t := h.lane, h.lane.Tenant
+		part := max(0, min(h.thousandths, wholeShare))
+		fenced := l.atFence
+		l.atFence = cell.TenantAccount{}
+		switch h.mode {
+		case cell.ModeFenced:
+			l.atFence = filled(t, s.time)
+		case cell.ModeOpen:
+			if h.inherited != nil {
+				s.touchTenant(t)
+				s.inherit(l, h.inherited, part)
+			}
+		case cell.ModeStandby, cell.ModeTombstone:
+			if t.Policy.Credit.Max > 0 {
+				s.touchTenant(t)
+				t.Account = filled(t, s.time)
+				t.Account.Credit = addCredit(t.Account.Credit, -portion(fenced.Credit, part))
+			}
+		case cell.ModeStaged:
 		}
 	}
 	s.shares = s.shares[:0]
@@ -145,8 +152,12 @@ func scale(a, b, c int64) int64 {
 }
 
 // testament returns what is told of the tenant to where one of its lanes goes.
-func (s *State) testament(t *Tenant) inherited {
+func (s *State) testament(l *Lane) inherited {
+	t := l.Tenant
 	in := inherited{account: filled(t, s.time), starts: t.starts.list()}
+	if l.Mode == cell.ModeFenced {
+		in.account = l.atFence
+	}
 	for op, e := range t.Estimates {
 		in.estimates = append(in.estimates, operationEstimate{op, e})
 	}

@@ -93,7 +93,7 @@ func (d *digest) replace(s *State, t *trail) {
 		*b = b.minus(t.sum)
 		t.digest = 0
 	}
-	if !t.gone() {
+	if !t.gone() && (t.key == nil || s.holder(t.key) == nil) { // else the key is a part of its job's record for now
 		t.sum, t.digest = s.recordSum(t.job, t.key), d.number
 		*b = b.plus(t.sum)
 	}

@@ -120,6 +120,7 @@ func (s *State) importRecord(l *Lane, p *portable, a *Applied) {
 // importGone removes a job with its key: one that outlives it comes in a record of its own.
 func (s *State) importGone(j *Job) {
 	if r := s.keyOf(j); r != nil {
+		s.markKey(r)
 		s.removeKey(r)
 	}
 	s.remove(j)
@@ -172,6 +173,7 @@ func (s *State) importJob(l *Lane, p *portable) *Job {
 		}
 		s.accepted = max(s.accepted, j.Seq)
 		s.insert(j, false)
+		s.mark(j)
 	} else {
 		s.replaceJob(j, p.job)
 	}

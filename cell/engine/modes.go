@@ -75,15 +75,16 @@ func (s *State) applyMode(f *ModeFact, a *Applied) Result {
 		if l.tracker != nil {
 			l.Change++ // so that a chunk is read after it, with where the tenant stands
 		}
+		s.shares = append(s.shares, share{lane: l, mode: f.Mode})
 	case cell.ModeStandby:
 		l.Cursor = Cursor{Seeded: SeededAll, Change: l.Change}
 		l.untrack()
-		s.shares = append(s.shares, share{lane: l, thousandths: f.Share})
+		s.shares = append(s.shares, share{lane: l, mode: f.Mode, thousandths: f.Share})
 	case cell.ModeTombstone:
 		l.Cursor, l.inherited, l.digest = Cursor{}, nil, nil
 		l.untrack()
 		if from == cell.ModeFenced {
-			s.shares = append(s.shares, share{lane: l, thousandths: f.Share})
+			s.shares = append(s.shares, share{lane: l, mode: f.Mode, thousandths: f.Share})
 		}
 	case cell.ModeStaged:
 		panic("engine: a lane is staged by a mode")
@@ -146,6 +147,7 @@ func (s *State) closeLane(l *Lane) {
 // openLane is the rest of opening a lane that was something else.
 func (s *State) openLane(l *Lane, from cell.Mode, thousandths int32) {
 	l.Fence = 0
+	s.shares = append(s.shares, share{lane: l, mode: l.Mode, thousandths: thousandths, inherited: l.inherited})
 	if from == cell.ModeFenced {
 		return
 	}
@@ -154,7 +156,6 @@ func (s *State) openLane(l *Lane, from cell.Mode, thousandths int32) {
 		s.track(l, l.Move)
 	}
 	l.Cursor = Cursor{}
-	s.shares = append(s.shares, share{lane: l, thousandths: thousandths, inherited: l.inherited, opens: true})
 	l.inherited = nil
 }
 

@@ -55,6 +55,9 @@ func (o *order[T]) put(number uint64, item *T) {
 // take takes out the thing of a number, which there is.
 func (o *order[T]) take(number uint64) {
 	i := o.find(number)
+	if i == len(o.places) || o.places[i].number != number || o.places[i].item == nil {
+		panic("engine: nothing of that number is in order")
+	}
 	o.places[i].item = nil
 	o.gone++
 	for o.head < len(o.places) && o.places[o.head].item == nil {
@@ -90,15 +93,21 @@ func (o *order[T]) first() *T {
 
 // after returns the first thing numbered above, and nil when there is none.
 func (o *order[T]) after(number uint64) *T {
+	_, item := o.next(number)
+	return item
+}
+
+// next is after, and returns the thing's number too.
+func (o *order[T]) next(number uint64) (uint64, *T) {
 	if number == ^uint64(0) {
-		return nil
+		return 0, nil
 	}
 	for i := max(o.head, o.find(number+1)); i < len(o.places); i++ {
-		if item := o.places[i].item; item != nil {
-			return item
+		if p := o.places[i]; p.item != nil {
+			return p.number, p.item
 		}
 	}
-	return nil
+	return 0, nil
 }
 
 // before returns the last thing numbered below, and nil when there is none.

@@ -177,7 +177,7 @@ func (w *writer) portableAccount(s *State, l *Lane) {
 	w.int(l.Account.Rounds)
 	w.int(l.Account.Deficit)
 	w.duration(l.Account.Ahead)
-	in := s.testament(l.Tenant)
+	in := s.testament(l)
 	w.inherited(&in)
 	w.end(at)
 }

@@ -27,6 +27,7 @@ type laneMove struct {
 	tracking           cell.Move
 	since, accepted    uint64 // of the tracker
 	inherited          *inherited
+	atFence            cell.TenantAccount
 }
 
 func (l *Lane) record() laneRecord {
@@ -34,6 +35,7 @@ func (l *Lane) record() laneRecord {
 	r.move = laneMove{
 		mode: l.Mode, epoch: l.Epoch, move: l.Move, fence: l.Fence, opened: l.opened, change: l.Change, cursor: l.Cursor, submitted: l.Submitted,
 		granted: l.Granted, wiping: l.wiping, tracked: l.Tracked, inherited: l.inherited,
+		atFence: l.atFence,
 	}
 	if k := l.tracker; k != nil {
 		r.move.tracking, r.move.since, r.move.accepted = k.move, k.since, k.accepted
@@ -63,6 +65,7 @@ func (w *writer) lanesMove(l *laneRecord) {
 	if m.inherited != nil {
 		w.inherited(m.inherited)
 	}
+	w.tenantAccount(&m.atFence)
 }
 
 func (r *reader) lanesMove(s *State) (*Lane, laneMove) {
@@ -75,6 +78,7 @@ func (r *reader) lanesMove(s *State) (*Lane, laneMove) {
 		in := r.inherited()
 		m.inherited = &in
 	}
+	m.atFence = r.tenantAccount()
 	return l, m
 }
 

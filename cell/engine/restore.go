@@ -157,7 +157,7 @@ func (rs *restorer) move(l *Lane, m *laneMove) {
 	}
 	l.Mode, l.Epoch, l.Move, l.Fence, l.opened = m.mode, m.epoch, m.move, m.fence, m.opened
 	l.Change, l.Cursor, l.Submitted, l.Granted = m.change, m.cursor, m.submitted, m.granted
-	l.wiping, l.inherited = m.wiping, m.inherited
+	l.wiping, l.inherited, l.atFence = m.wiping, m.inherited, m.atFence
 	if m.tracked {
 		rs.state.track(l, m.tracking)
 		l.tracker.since, l.tracker.accepted = m.since, m.accepted

@@ -357,14 +357,12 @@ func (n *Snapshot) stepGone(w *writer) bool {
 		c := takeLast(&n.aside.changes)
 		n.writeChange(w, &c)
 	case n.gone < len(n.trackers):
-		t := n.trackers[n.gone].changes.after(n.change)
-		if t == nil {
+		number, t := n.trackers[n.gone].changes.next(n.change)
+		if n.change = number; t == nil {
 			n.gone++
-			n.change = 0
 			break
 		}
-		n.change = t.number
-		if t.gone() && t.written != n.state.generation {
+		if t.gone() && t.written != n.state.generation { // what is gone is not used again, by a later tracking of the lane either
 			t.written = n.state.generation
 			c := t.record()
 			n.writeChange(w, &c)

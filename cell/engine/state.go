@@ -83,11 +83,12 @@ type Lane struct {
 	keeper, timed, keying int
 	written               uint64 // the last snapshot generation that has this lane's record
 
-	opened    uint64     // the index of the entry that made it what it is
-	wiping    bool       // a part of it was removed while it was staged: it takes nothing until it is staged anew
-	inherited *inherited // what was imported of its tenant, until it opens
-	tracker   *tracker   // nil while it is not tracked
-	digest    *digest    // nil until it is asked for
+	opened    uint64             // the index of the entry that made it what it is
+	wiping    bool               // a part of it was removed while it was staged: it takes nothing until it is staged anew
+	inherited *inherited         // what was imported of its tenant, until it opens
+	atFence   cell.TenantAccount // where the tenant stood, while the lane is fenced
+	tracker   *tracker           // nil while it is not tracked
+	digest    *digest            // nil until it is asked for
 }
 
 // serves reports whether the lane does what lanes do.

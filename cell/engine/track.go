@@ -98,11 +98,9 @@ func (s *State) soil(t *trail) {
 func (s *State) settle() {
 	for i, t := range s.dirty {
 		s.dirty[i] = nil
-		if t.job != nil && t.job.gone {
-			t.job = nil
-		}
-		if r := t.key; r != nil && r.lane.keys[r.hash] != r {
-			t.key = nil
+		if j, r := t.job, t.key; j != nil && j.gone || r != nil && r.lane.keys[r.hash] != r {
+			t.job, t.key = nil, nil
+			t.written = s.generation // a snapshot under way has the record as it was, or not at all
 		}
 		if t.changed && t.lane.tracker != nil {
 			s.renumber(t)
@@ -128,7 +126,6 @@ func (s *State) renumber(t *trail) {
 	if !t.gone() {
 		return
 	}
-	t.written = s.generation // a snapshot under way has the record as it was, or not at all
 	if k.gone++; k.gone > s.goneMax {
 		s.letGo(k)
 	}

@@ -23,7 +23,7 @@ const (
 	wipeDefault, wipeMax               = 1000, 5000
 	shareMax                           = 1000 // thousandths
 	// laneSteps bounds the records that are looked at while the cell's lock is held.
-	laneSteps = 2048
+	laneSteps = 512
 )
 
 // Lanes serves LaneService: what a mover asks of the two cells of a move. What it refuses and what it repeats are both only so while this replica

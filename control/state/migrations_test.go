@@ -612,3 +612,41 @@ func TestRestoreRefusesWithMigrations(t *testing.T) {
 func recordOf(num protowire.Number, body []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, num, protowire.BytesType), body)
 }
+
+// A cell that a tenant is moving to keeps what the tenant's hand was dealt of, and its record, as if the tenant were there.
+func TestTargetIsKept(t *testing.T) {
+	s := moving(t)
+	homes := s.View().Homes("old")
+	start := starting("m2", "old", "us", "ap", homes[0].Epoch)
+	start.Expect[1], start.Groups = homes[1].Epoch, 8
+	for _, c := range []command.Command{
+		command.CreateCell{Cell: "ap", Kind: placement.KindPooled, Replicas: 1, Groups: 4, Hand: 1, Time: 4000},
+		command.SetCellVoters{Cell: "ap", Voters: []command.Replica{{Name: "ap-a"}}, Generation: 1, Time: 4000},
+		start,
+	} {
+		if r := apply(t, s, s.Index()+1, c); r.Refused != nil {
+			t.Fatal(r.Refused)
+		}
+	}
+	fewer := command.UpdateCell{Cell: "ap", Groups: new(3), Time: 4000}
+	if r := apply(t, s, s.Index()+1, fewer); word(r) != "bad" || !strings.Contains(r.Refused.Error(), "worker_groups") {
+		t.Errorf("%+v", r)
+	}
+	gone := command.DeleteCell{Cell: "ap", Time: 4000}
+	if r := apply(t, s, s.Index()+1, gone); word(r) != "in use" || !strings.Contains(r.Refused.Error(), "migration m2") {
+		t.Errorf("%+v", r)
+	}
+	step(t, s, "m2", migrate.EventAbort, 0)
+	step(t, s, "m2", migrate.EventEnd, 0)
+	for _, c := range []command.Command{fewer, gone} {
+		if r := apply(t, s, s.Index()+1, c); r.Refused != nil {
+			t.Error(r.Refused)
+		}
+	}
+	if m, ok := s.View().Migration("m2"); !ok || m.Target != "ap" {
+		t.Errorf("what has ended is forgotten with its target: %+v", m)
+	}
+	if _, err := Restore(bytes.NewReader(snapshotOf(t, s.View()))); err != nil {
+		t.Error(err)
+	}
+}

@@ -28,8 +28,8 @@ type load struct {
 	refused map[string]int
 }
 
-// retry calls a cell, and the other one as it says, until it is not refused because of a lane. It returns nil when that was the last word.
-func (l *load) retry(t *testing.T, what string, first int, call func(*world) *fairleadv1.Rejection) {
+// retryElsewhere calls a cell, and the other one as it says, until it is not refused because of a lane. It returns nil when that was the last word.
+func (l *load) retryElsewhere(t *testing.T, what string, first int, call func(*world) *fairleadv1.Rejection) {
 	for i, cell := 0, first; ; i++ {
 		r := call(l.p.cells[cell])
 		l.mu.Lock()
@@ -53,8 +53,8 @@ func (l *load) retry(t *testing.T, what string, first int, call func(*world) *fa
 	}
 }
 
-func (l *load) submit(t *testing.T, c fairleadv1.Class, key string) {
-	l.retry(t, "submit", 0, func(w *world) *fairleadv1.Rejection {
+func (l *load) submitKeyed(t *testing.T, c fairleadv1.Class, key string) {
+	l.retryElsewhere(t, "submit", 0, func(w *world) *fairleadv1.Rejection {
 		resp, err := w.Jobs().Submit(w.acme, &fairleadv1.SubmitRequest{Job: job(c, key)})
 		if err != nil {
 			return rejection.From(err)
@@ -69,8 +69,8 @@ func (l *load) submit(t *testing.T, c fairleadv1.Class, key string) {
 	})
 }
 
-// work is a worker of one cell, until stop is closed and it is given no more.
-func (l *load) work(t *testing.T, at int, session string) {
+// workUntilStopped is a worker of one cell, until stop is closed and it is given no more.
+func (l *load) workUntilStopped(t *testing.T, at int, session string) {
 	w := l.p.cells[at]
 	for sequence := int64(1); ; sequence++ {
 		resp, err := w.Workers().Lease(w.worker, &fairleadv1.LeaseRequest{
@@ -108,7 +108,7 @@ func (l *load) runJob(t *testing.T, at int, session string, lease *fairleadv1.Jo
 		t.Errorf("the extension of %v: %v, %v", lease.GetJobId(), resp, err)
 	}
 	time.Sleep(3 * time.Millisecond)
-	l.retry(t, "report", at, func(w *world) *fairleadv1.Rejection {
+	l.retryElsewhere(t, "report", at, func(w *world) *fairleadv1.Rejection {
 		resp, err := w.Workers().Report(w.worker, &fairleadv1.ReportRequest{Session: session, Outcomes: []*fairleadv1.Outcome{succeeded(lease, "1")}})
 		if err != nil {
 			return rejection.From(err)
@@ -134,30 +134,30 @@ func TestMoveUnderLoad(t *testing.T) {
 					p: p, ids: map[string]string{}, of: map[string]fairleadv1.Class{}, done: map[string]int{}, refused: map[string]int{},
 					stop: make(chan struct{}),
 				}
-				l.run(t, rand.New(rand.NewPCG(seed, 1)), seed%2 == 1)
+				l.runAll(t, rand.New(rand.NewPCG(seed, 1)), seed%2 == 1)
 				l.check(t)
 			})
 		})
 	}
 }
 
-// run runs the load while lanes move, as random has it.
-func (l *load) run(t *testing.T, random *rand.Rand, renew bool) {
+// runAll runs the load while lanes move, as random has it.
+func (l *load) runAll(t *testing.T, random *rand.Rand, renew bool) {
 	const submitters, jobs = 3, 60
 	var applications, workers sync.WaitGroup
 	for i := range submitters {
 		applications.Go(func() {
 			for k := range jobs {
 				c := []fairleadv1.Class{interactive, batch}[k%2]
-				l.submit(t, c, fmt.Sprintf("%d-%d", i, k))
+				l.submitKeyed(t, c, fmt.Sprintf("%d-%d", i, k))
 				time.Sleep(5 * time.Millisecond)
-				l.submit(t, c, fmt.Sprintf("%d-%d", i, k/3*2+k%2)) // another one of the class, mostly again
+				l.submitKeyed(t, c, fmt.Sprintf("%d-%d", i, k/3*2+k%2)) // another one of the class, mostly again
 			}
 		})
 	}
 	for i := range l.p.cells {
 		for k := range 2 {
-			workers.Go(func() { l.work(t, i, fmt.Sprintf("w%d-%d", i, k)) })
+			workers.Go(func() { l.workUntilStopped(t, i, fmt.Sprintf("w%d-%d", i, k)) })
 		}
 	}
 	m := mover{pair: l.p, random: random, renew: renew}

@@ -129,8 +129,8 @@ func (p *pair) fence(c fairleadv1.Class) *fairleadv1.SetLaneModeResponse {
 	return p.set(p.owner(c), c, fairleadv1.LaneMode_LANE_MODE_FENCED)
 }
 
-// digest returns a lane's digest and the number of its last change, once it is computed.
-func (p *pair) digest(w *world, c fairleadv1.Class) ([]byte, uint64) {
+// wholeDigest returns a lane's digest and the number of its last change, once it is computed.
+func (p *pair) wholeDigest(w *world, c fairleadv1.Class) ([]byte, uint64) {
 	p.t.Helper()
 	for {
 		resp, err := w.Lanes().DigestLane(p.t.Context(), &fairleadv1.DigestLaneRequest{Move: p.move, Tenant: "acme", Class: c})
@@ -147,8 +147,8 @@ func (p *pair) digest(w *world, c fairleadv1.Class) ([]byte, uint64) {
 // wantEqual checks that both cells have the same in the lane.
 func (p *pair) wantEqual(c fairleadv1.Class) {
 	p.t.Helper()
-	a, changeA := p.digest(p.cells[0], c)
-	b, changeB := p.digest(p.cells[1], c)
+	a, changeA := p.wholeDigest(p.cells[0], c)
+	b, changeB := p.wholeDigest(p.cells[1], c)
 	if bytes.Equal(a, b) && changeA == changeB {
 		return
 	}

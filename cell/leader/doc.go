@@ -18,9 +18,9 @@
 // as copies bring them; so nothing is done for each when the lane opens. While a lane is fenced the time of its leases stands still. When it leaves,
 // they hold their workers' room until those have stopped, who are not told to; when it opens, they are taken over with a full grace.
 //
-// Invariants: every lease that is live in the state in a lane that is open or fenced, or granted by the entry in flight, is held by exactly one session; what a class, a tenant and
-// a concurrency key hold in the scheduler is the number of their leases, those included whose workers have yet to stop; a job waits in the
-// scheduler exactly when it is ready in the state, or will be after the entry in flight.
+// Invariants: every lease that is live in the state in a lane that is open or fenced, or granted by the entry in flight, is held by exactly one
+// session; what a class, a tenant and a concurrency key hold in the scheduler is the number of their leases, those included whose workers have yet to
+// stop; a job waits in the scheduler exactly when it is ready in the state, or will be after the entry in flight.
 //
 // Time and random numbers are arguments. A Leader is not safe for concurrent use: the owner holds the lock of its state around every
 // method.

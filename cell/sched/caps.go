@@ -2,7 +2,7 @@ package sched
 
 import "github.com/fairlead/fairlead/cell"
 
-// caps is a tenant's running cap and start rate, and how far it has used them up.
+// caps is a tenant's running cap and start rate, and how far it has used them up; and which of its lanes are suspended.
 type caps struct {
 	owner      *tenant
 	runningMax int64 // 0: none
@@ -11,11 +11,16 @@ type caps struct {
 	capped     bool  // it holds runningMax: one Hold in the tree
 	paced      bool  // it has started rate.Jobs within rate.Per: another Hold
 	at         int32 // in Scheduler.paced while paced
+	// suspended is which of its lanes are, by cell.Class.Index. They are few, and most tenants have to be small: so it is here.
+	suspended [2]bool
 }
+
+// inForce reports whether anything of it keeps the tenant from something.
+func (c *caps) inForce() bool { return c.capped || c.paced || c.suspended != [2]bool{} }
 
 // counts reports whether something of it is still to be remembered.
 func (c *caps) counts(now cell.Instant) bool {
-	return c != nil && (c.capped || c.paced || c.starts.until(c.rate) > now)
+	return c != nil && (c.inForce() || c.starts.until(c.rate) > now)
 }
 
 // cap makes the tree block the tenant, or not any more, by its running cap and its start rate.

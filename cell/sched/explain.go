@@ -89,7 +89,7 @@ func (s *Scheduler) Explain(now cell.Instant, id cell.JobID) (Why, bool) {
 // explainOwn looks for what keeps the job itself, its tenant or its organization from a turn.
 func (s *Scheduler) explainOwn(w *Why, j *job) bool {
 	t := j.owner
-	if t.suspended[j.Lane.Class.Index()] {
+	if t.suspended(j.Lane.Class.Index()) {
 		w.Reason = ReasonSuspended
 		return true
 	}

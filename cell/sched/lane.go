@@ -29,7 +29,7 @@ type operation struct {
 
 // laneOf returns the lane of a tenant's that jobs wait in, and makes it when there is none.
 func (s *Scheduler) laneOf(t *tenant, c cell.Class) *lane {
-	if s.everybody != nil && !t.suspended[c.Index()] {
+	if s.everybody != nil && !t.suspended(c.Index()) {
 		t = s.everybody
 	}
 	l := t.lanes[c.Index()]

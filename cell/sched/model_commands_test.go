@@ -254,6 +254,26 @@ func (p *pair) suspend(t *rapid.T) {
 	p.look()
 }
 
+// rebound gives a key another bound, whatever job brought it.
+func (p *pair) rebound(t *rapid.T) {
+	p.unbind()
+	tenant, key := p.anyTenant(t), rapid.SampledFrom([]string{"k", "l", "m", "n"}).Draw(t, "key")
+	most := rapid.SampledFrom(p.maxima).Draw(t, "max")
+	p.look()
+	p.s.Rebound(tenant, key, most)
+	if b, known := p.bounds[keyName(tenant, key)]; known {
+		p.bounds[keyName(tenant, key)] = bound{most, b.seq}
+	}
+	if p.cfg.Policy == PolicyFairlead {
+		for name, got := range func(yield func(string, int64) bool) { p.s.Bounds(tenant, yield) } {
+			if want, known := p.bounds[keyName(tenant, name)]; !known || got != want.max {
+				t.Fatalf("key %s of %s is bound by %d, not %+v", name, tenant, got, want)
+			}
+		}
+	}
+	p.look()
+}
+
 // time lets time pass. Nothing may become able to run before the time that Wake gave.
 func (p *pair) time(t *rapid.T) {
 	p.look()

@@ -157,6 +157,7 @@ func (p *pair) commands(t *rapid.T) {
 		"overruns": p.overruns,
 		"preempt":  p.preempt,
 		"suspend":  p.suspend,
+		"rebound":  p.rebound,
 		"policy":   p.policy,
 		"time":     p.time,
 		"restart":  p.restart,

@@ -99,7 +99,7 @@ func (s *Scheduler) NextPrivate(now cell.Instant, id cell.TenantID, operations [
 		return Grant{}, false
 	}
 	for i := range t.lanes {
-		for l := t.lanes[i]; l != nil && classes[i] && !t.suspended[i]; l = t.lanes[i] {
+		for l := t.lanes[i]; l != nil && classes[i] && !t.suspended(i); l = t.lanes[i] {
 			j := s.bestNamed(l, operations)
 			if j == nil {
 				break

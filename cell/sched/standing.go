@@ -60,7 +60,7 @@ func (s *Scheduler) ExplainTenant(now cell.Instant, id cell.TenantID) (TenantSta
 	}
 	x.Held = int64(t.held)
 	for i := range x.Lanes {
-		x.Lanes[i].Suspended = t.suspended[i]
+		x.Lanes[i].Suspended = t.suspended(i)
 	}
 	if c := t.caps; c != nil {
 		x.Starts = c.starts.within(s.now, c.rate)

@@ -17,7 +17,7 @@ func (s *Scheduler) Resume(id cell.Lane) bool { return s.suspend(id, false) }
 // Suspended reports whether a lane is suspended.
 func (s *Scheduler) Suspended(id cell.Lane) bool {
 	t := s.tenantOf(id.Tenant)
-	return t != nil && t.suspended[id.Class.Index()]
+	return t != nil && t.suspended(id.Class.Index())
 }
 
 func (s *Scheduler) suspend(id cell.Lane, suspended bool) bool {
@@ -26,7 +26,7 @@ func (s *Scheduler) suspend(id cell.Lane, suspended bool) bool {
 		return false
 	}
 	i := id.Class.Index()
-	if t.suspended[i] != suspended {
+	if t.suspended(i) != suspended {
 		s.goOn()
 		s.withhold(t, i, suspended)
 		for _, le := range s.leases.all {
@@ -48,7 +48,7 @@ func (s *Scheduler) withhold(t *tenant, class int, suspended bool) {
 		for _, j := range aside {
 			s.unqueue(j)
 		}
-		t.suspended[class] = suspended
+		t.setSuspended(class, suspended)
 		for _, j := range aside {
 			s.enqueue(j)
 		}
@@ -62,7 +62,7 @@ func (s *Scheduler) withhold(t *tenant, class int, suspended bool) {
 			s.withdraw(l, set)
 		}
 	}
-	t.suspended[class] = suspended
+	t.setSuspended(class, suspended)
 	if l == nil || suspended {
 		return
 	}
@@ -76,7 +76,7 @@ func (s *Scheduler) withhold(t *tenant, class int, suspended bool) {
 // queued returns the tenant's jobs in the queues of a class, its own or everybody's. Under FIFO jobs have no keys: every queue is one strand.
 func (s *Scheduler) queued(t *tenant, class int) []*job {
 	l := t.lanes[class]
-	if !t.suspended[class] {
+	if !t.suspended(class) {
 		l = s.everybody.lanes[class]
 	}
 	if l == nil {
@@ -93,8 +93,19 @@ func (s *Scheduler) queued(t *tenant, class int) []*job {
 	return jobs
 }
 
+// suspended reports whether the tenant's lane in a class is suspended.
+func (t *tenant) suspended(class int) bool { return t.caps != nil && t.caps.suspended[class] }
+
+func (t *tenant) setSuspended(class int, suspended bool) {
+	if t.caps == nil {
+		t.caps = &caps{owner: t}
+	}
+	t.caps.suspended[class] = suspended
+	t.follow(t.node.Policy())
+}
+
 // suspended reports whether the lane is suspended.
-func (l *lane) suspended() bool { return l.owner.suspended[l.class.Index()] }
+func (l *lane) suspended() bool { return l.owner.suspended(l.class.Index()) }
 
 // suspended reports whether the lease's lane is.
-func (le *lease) suspended() bool { return le.job.owner.suspended[le.class()] }
+func (le *lease) suspended() bool { return le.job.owner.suspended(le.class()) }

@@ -7,9 +7,8 @@ import (
 	"github.com/fairlead/fairlead/cell/tree"
 )
 
-// tenant is what the scheduler knows of a tenant that has or had anything: jobs, leases, starts, estimates or a lane
-// that is suspended. Of others only the tree
-// knows. Most tenants of a cell have no job at a moment: it is as small as it can be.
+// tenant is what the scheduler knows of a tenant that has or had anything: jobs, leases, starts, estimates, or a lane that is suspended. Of others
+// only the tree knows. Most tenants of a cell have no job at a moment: it is as small as it can be.
 type tenant struct {
 	node      *tree.Tenant[*tenant]
 	lanes     [2]*lane        // by cell.Class.Index; nil where nothing waits
@@ -18,7 +17,6 @@ type tenant struct {
 	estimates []estimate      // the latest observed first
 	jobs      int32           // those that wait or are held
 	held      int32           // leases, the tenant's own workers' included
-	suspended [2]bool         // its lanes, by cell.Class.Index
 	taken     [2]int32        // by class, those that take a slot of the cell's and are not ending
 }
 
@@ -54,7 +52,7 @@ func (s *Scheduler) newTenant(node *tree.Tenant[*tenant]) *tenant {
 
 // forgetTenant drops a tenant that has nothing any more. One that only had starts is dropped when something else of it ends.
 func (s *Scheduler) forgetTenant(t *tenant) {
-	if t.jobs > 0 || len(t.estimates) > 0 || t.caps.counts(s.now) || t.suspended != [2]bool{} {
+	if t.jobs > 0 || len(t.estimates) > 0 || t.caps.counts(s.now) {
 		return
 	}
 	for _, c := range cell.Classes() {
@@ -67,7 +65,7 @@ func (s *Scheduler) forgetTenant(t *tenant) {
 // follow takes over what a policy says of caps.
 func (t *tenant) follow(p cell.TenantPolicy) {
 	switch {
-	case p.RunningMax == 0 && p.Starts == cell.StartRate{} && (t.caps == nil || !t.caps.capped && !t.caps.paced):
+	case p.RunningMax == 0 && p.Starts == cell.StartRate{} && (t.caps == nil || !t.caps.inForce()):
 		t.caps = nil
 		return
 	case t.caps == nil:

@@ -75,7 +75,7 @@ func (s *Scheduler) Place(id cell.JobID) (Place, bool) {
 		hand = l.hand()
 		p.Position += s.ahead(l, j, op)
 	}
-	if op == nil || j.owner.suspended[j.Lane.Class.Index()] {
+	if op == nil || j.owner.suspended(j.Lane.Class.Index()) {
 		return p, true
 	}
 	for sets := op.sets & s.offers.live & s.offers.of(hand); sets != 0; sets &= sets - 1 {

@@ -192,6 +192,9 @@ func promiseIn(v state.View, tenant cell.TenantID, id cell.ID) (cell.TenantPolic
 	}
 	source, target, toSource, toTarget := m.Policies(p)
 	if id == m.Source {
+		if m.Owner(cell.ClassInteractive) == m.Target && m.Owner(cell.ClassBatch) == m.Target {
+			source.Reservation = [2]cell.Rate{} // it keeps what it has, and holds nothing back for it
+		}
 		return source, toSource
 	}
 	return target, toTarget

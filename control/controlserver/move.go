@@ -26,9 +26,13 @@ func (s *Server) carryOut(ctx context.Context, r *reign, plan placement.Plan) ou
 	out := outcome{applied: make(map[cell.TenantID]bool), migrate: make(map[cell.TenantID]bool)}
 	moves := make(map[cell.ID][]placement.Decision)
 	var placed []placement.Decision
+	view := s.machine.View()
 	for _, d := range plan.Decisions {
+		m, known := view.MigrationOf(d.Tenant)
 		switch {
 		case d.Target == "":
+		case known && !m.Done():
+			out.migrate[d.Tenant] = true // it does
 		case d.Source == "":
 			placed = append(placed, d)
 		default:

@@ -2,6 +2,7 @@ package controlserver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -21,6 +23,7 @@ import (
 	"github.com/fairlead/fairlead/cell"
 	"github.com/fairlead/fairlead/control/command"
 	"github.com/fairlead/fairlead/control/state"
+	"github.com/fairlead/fairlead/migrate"
 	"github.com/fairlead/fairlead/placement"
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
 	"github.com/fairlead/fairlead/proto/fairlead/v1/fairleadv1connect"
@@ -62,6 +65,9 @@ func (t *table) take(m *fairleadv1.WatchRoutesResponse) error {
 	}
 	for _, l := range m.GetLanes() {
 		to.lanes[l.GetTenant()] = fmt.Sprintf("%s %d", l.GetCell(), l.GetEpoch())
+		if l.GetBatchCell() != "" {
+			to.lanes[l.GetTenant()] += fmt.Sprintf(", %s %d", l.GetBatchCell(), l.GetBatchEpoch())
+		}
 	}
 	for _, id := range m.GetTenantsRemoved() {
 		delete(to.lanes, id)
@@ -154,8 +160,50 @@ func anything(r *rand.Rand) command.Command {
 	}[r.IntN(12)]()
 }
 
+func passed() []migrate.Gate { return []migrate.Gate{{Name: "all", Verdict: migrate.Pass}} }
+
+// moving returns a random command that begins a migration, or takes one a step on.
+func moving(r *rand.Rand, v state.View) command.Command {
+	live := slices.Collect(v.LiveMigrations())
+	if len(live) == 0 || r.IntN(10) == 0 {
+		c := command.StartMigration{
+			ID: cell.MigrationID(fmt.Sprint("m", v.Index())), Tenant: cell.TenantID(fmt.Sprint("x", r.IntN(6))), Source: "none",
+			Target: cell.ID(fmt.Sprint("cell", r.IntN(3))), Reason: "operator", Options: migrate.DefaultOptions(), Order: migrate.DefaultOrder(), Time: 1,
+		}
+		for i, a := range v.Homes(c.Tenant) {
+			c.Source, c.Expect[i] = cmp.Or(a.Cell, c.Source), a.Epoch
+		}
+		if c.Source == c.Target {
+			c.Target = "cell9"
+		}
+		return c
+	}
+	m := live[r.IntN(len(live))]
+	e := migrate.Event{Attempt: m.Attempt, Time: 1, Position: 1, Change: 1, Digest: [32]byte{1}, Gates: passed()}
+	forward := []migrate.Kind{migrate.EventPass, migrate.EventFence, migrate.EventCommit, migrate.EventActivate, migrate.EventObserved}
+	for range 50 {
+		e.Kind, e.Class = migrate.Kind(1+r.IntN(20)), 0
+		if r.IntN(10) > 0 {
+			e.Kind = forward[r.IntN(len(forward))]
+		}
+		if e.Kind.HasClass() {
+			e.Class = cell.Classes()[r.IntN(2)]
+		}
+		if _, err := m.Apply(e); err == nil {
+			break
+		}
+	}
+	return command.AdvanceMigration{ID: m.ID, Expect: m.Generation, Event: e}
+}
+
 // Whatever happens, and however far behind a watcher is, what it is sent makes the same table as everything there is, and never goes back.
 func TestRoutesAddUp(t *testing.T) {
+	apart := 0
+	defer func() {
+		if apart == 0 {
+			t.Error("no lanes were ever apart")
+		}
+	}()
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		m := NewMachine()
@@ -169,7 +217,16 @@ func TestRoutesAddUp(t *testing.T) {
 		// One that is never forgotten: that there is none cannot be said, and is never so.
 		m.Apply(1, command.Encode(command.RegisterAgent{Agent: command.Agent{Name: "always", Role: command.RoleControl, FeatureLevelMax: 1}, Time: 1}))
 		for index := uint64(2); index <= 300; index++ {
-			m.Apply(index, command.Encode(anything(r)))
+			next := anything(r)
+			if r.IntN(3) == 0 {
+				next = moving(r, m.View())
+			}
+			m.Apply(index, command.Encode(next))
+			for _, a := range tables[0].lanes {
+				if strings.Contains(a, ",") {
+					apart++
+				}
+			}
 			for i, w := range watches {
 				if r.IntN(1<<(2*i)) > 0 { // the first always looks, the last rarely
 					continue

@@ -45,16 +45,16 @@ func whaleBlueprint() blueprint {
 
 // The work of the demonstration: little enough for two processors that run all of it.
 const (
-	whaleService    = 100 * time.Millisecond // of each job
+	whaleService    = 200 * time.Millisecond // of each job
 	poolSlots       = 8
-	whaleSlots      = 16
+	whaleSlots      = 12
 	neighbourPace   = 250 * time.Millisecond // between two jobs of a neighbour
 	whalePace       = 100 * time.Millisecond // between two of the whale, of one class and the other in turn
 	readPace        = 250 * time.Millisecond // between two looks of the whale at a job of its own
-	floodBatch      = 2000
-	floodUrgent     = 1000
-	floodAgainBatch = 1000 // once it is at home
-	floodAgainQuick = 500
+	floodBatch      = 1000
+	floodUrgent     = 500
+	floodAgainBatch = 300 // once it is at home
+	floodAgainQuick = 150
 )
 
 // The pace of the demonstration.

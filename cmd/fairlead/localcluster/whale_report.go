@@ -192,7 +192,7 @@ func (r *WhaleReport) Text(width int) string {
 	var b strings.Builder
 	f, m := r.figures, r.migration
 	fmt.Fprintf(&b, "Accepted       %d\nCompleted      %d\nLost           %d\nTwice          %d\nClient errors  %d\n\n", f.Accepted, f.Completed, f.Lost, f.Twice, f.Errors)
-	sentences := []string{fmt.Sprintf("The migration of %s from %s to %s took %s: it is %s.", m.GetTenant(), m.GetSource(), m.GetTarget(), seconds(r.took), moveview.Line(m))}
+	sentences := []string{fmt.Sprintf("The migration of %s from %s to %s took %s: it is %s.", m.GetTenant(), m.GetSource(), m.GetTarget(), seconds(r.took), moveview.State(m.GetState()))}
 	for _, l := range m.GetLanes() {
 		sentences = append(sentences, fmt.Sprintf("Its %s jobs stood still for %s.", moveview.Class(l.GetClass()), seconds(l.GetPause().AsDuration())))
 	}

@@ -94,7 +94,7 @@ func Line(m *fairleadv1.Migration) string {
 		parts = append(parts, fmt.Sprintf("attempt %d", m.GetAttempt()))
 	}
 	text := strings.Join(parts, ", ")
-	if c := Copied(m.GetProgress()); c != output.None && !Ended(m) {
+	if c := Copied(m.GetProgress()); c != output.None && m.GetState() < fairleadv1.MigrationState_MIGRATION_STATE_RAMPING {
 		text += "; copied " + c
 	}
 	if m.GetHeld() != "" {

@@ -36,7 +36,10 @@ func (v View) Migration(id cell.MigrationID) (Migration, bool) {
 // MigrationOf returns the tenant's latest migration, which is its live one if it has any; see [migrate.Record.Done].
 func (v View) MigrationOf(tenant cell.TenantID) (Migration, bool) {
 	for m := range above(v.db, tableMigrations, byTenant, func(Migration) bool { return true }, string(tenant)) {
-		return m, m.Tenant == tenant
+		if m.Tenant == tenant {
+			return m, true
+		}
+		break
 	}
 	return Migration{}, false
 }

@@ -26,5 +26,9 @@
 //   - An agent that holds a request is given up when another is seen to lead in a later term, or when it leaves probes unanswered for
 //     seconds, and not before: a long poll is slow on purpose.
 //   - Nothing is shared between cells: one that hangs holds up nobody but its own tenants.
+//   - A caller does not see that its tenant moves from one cell to another, nor that its lanes are in two for a time. What a cell does not do
+//     because of a lane that moves waits, and is done where the lane is; it counts as waiting then, within bounds of each tenant's own, and
+//     not as any cell's. An answer of which a part was done elsewhere is put together in the order of the request. An answer that says nothing
+//     of lanes passes as it is, unread.
 //   - Routes never go back, and a file of them that is not whole is not used.
 package gateway

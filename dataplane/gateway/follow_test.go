@@ -513,6 +513,12 @@ func TestWaitingBounds(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { refused("t-a", 100) })
 		synctest.Wait()
+		u := w.fwd.upstreams["a"]
+		u.mu.Lock()
+		if c := u.counts; c.inFlight != 0 || c.bytes != 0 || c.parked != 0 || w.fwd.waiting.tenants["t-a"].inFlight != 5 || w.fwd.waiting.bytes == 0 {
+			t.Errorf("those that wait hold %+v of the cell's room, and %+v of their own", c, w.fwd.waiting.tenants)
+		}
+		u.mu.Unlock()
 		if got := refused("t-b", 2); got[""] != 2 {
 			t.Errorf("of another tenant's two: %v", got)
 		}

@@ -30,6 +30,9 @@ type report struct {
 	doubted map[leaseName]bool // those that everybody has taken back, some of whom may never have had them; nil before the first answer
 }
 
+// tenantsNamedMax is how many tenants a cell names in an answer at most.
+const tenantsNamedMax = 50
+
 // verdict is what a cell says of outcomes that it has not taken, those that say more above those that say less.
 type verdict uint8
 
@@ -201,6 +204,12 @@ func (r *report) lanes() []route.Lane {
 func (r *report) homes(lanes []route.Lane) []cell.ID {
 	table := r.f.cfg.Routes()
 	var out []cell.ID
+	if len(r.notice.tenants) >= tenantsNamedMax { // there may be more than it names
+		for _, c := range table.Cells() {
+			out = append(out, c.Name)
+		}
+		return out
+	}
 	for _, l := range lanes {
 		for _, class := range cell.Classes() {
 			if home, _ := l.Home(class); !slices.Contains(out, home) {

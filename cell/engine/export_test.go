@@ -26,3 +26,6 @@ func (s *State) KeysOf(lane cell.Lane) []string {
 	slices.Sort(all)
 	return all
 }
+
+// LetGoBeyond lowers how many records of a tracked lane may be gone.
+func (s *State) LetGoBeyond(n int) { s.goneMax = n }

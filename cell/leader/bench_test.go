@@ -217,7 +217,7 @@ func (d *drain) run() {
 	}
 }
 
-// BenchmarkFence fences a lane and opens it again by how much waits in it, which must not matter.
+// BenchmarkFence fences a lane, gives it away and opens it again, by how much waits in it, which must not matter.
 func BenchmarkFence(b *testing.B) {
 	for _, n := range []int{1000, 100_000} {
 		b.Run(fmt.Sprint("jobs=", n), func(b *testing.B) {
@@ -232,7 +232,7 @@ func BenchmarkFence(b *testing.B) {
 			}
 			f := engine.ModeFact{Lane: cell.Lane{Tenant: tenantName(0), Class: cell.ClassBatch}, Move: cell.Move{Migration: "m", Attempt: 1}, Epoch: 1}
 			for b.Loop() {
-				for _, f.Mode = range []cell.Mode{cell.ModeFenced, cell.ModeOpen} {
+				for _, f.Mode = range []cell.Mode{cell.ModeFenced, cell.ModeStandby, cell.ModeOpen} {
 					f.Epoch++
 					m := &Mode{Fact: f}
 					c.lead.Enqueue(&Call{Mode: m})

@@ -42,8 +42,12 @@ func whaleCluster(t *testing.T, network *harness.Network, replicas int) *harness
 	t.Helper()
 	return harness.StartCluster(t, harness.ClusterConfig{
 		Cells: map[string]int{pool: replicas, dedicated: 1}, Dedicated: []string{dedicated}, Tenants: []string{"whale", "quiet"}, Network: network,
+		Env: hasty(),
 	})
 }
+
+// hasty is the environment of agents that wipe a source soon after it was let go.
+func hasty() []string { return []string{"FAIRLEAD_AGENT_WIPE_DELAY=1s"} }
 
 // quick makes the canary short and leaves the end of the rollback window to the test.
 func quick() *fairleadv1.MigrationOptions {
@@ -248,7 +252,7 @@ func TestGatewayThatMissedTheMove(t *testing.T) {
 	harness.NeedCluster(t)
 	network := harness.NewNetwork(t)
 	c := harness.StartCluster(t, harness.ClusterConfig{
-		Cells: map[string]int{pool: 1, dedicated: 1}, Dedicated: []string{dedicated}, Tenants: []string{"whale"}, Network: network, Gateways: 2,
+		Cells: map[string]int{pool: 1, dedicated: 1}, Dedicated: []string{dedicated}, Tenants: []string{"whale"}, Network: network, Gateways: 2, Env: hasty(),
 	})
 	whale := startLoad(t, c, "whale", pool, 8, 1, 1)
 	whale.workAt(t, c, dedicated, 1)

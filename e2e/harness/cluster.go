@@ -38,6 +38,8 @@ type ClusterConfig struct {
 	Network *Network
 	// Binaries are other binaries than the tree's, by the agent's name.
 	Binaries map[string]string
+	// Env is added to the environment of every agent.
+	Env []string
 	// LogLevel of the agents; warn when empty.
 	LogLevel string
 }
@@ -274,7 +276,7 @@ func (a *Agent) Launch() {
 		"FAIRLEAD_AGENT_GOSSIP_LISTEN=" + a.at(a.gossip), "FAIRLEAD_AGENT_GOSSIP_ADVERTISE=" + a.at(a.gossip),
 		"FAIRLEAD_AGENT_CONTROL=" + strings.Join(control, ","), "FAIRLEAD_AGENT_GOSSIP_SEEDS=" + strings.Join(seeds, ","),
 		"FAIRLEAD_AGENT_LOG_LEVEL=" + a.cluster.cfg.LogLevel,
-	}, a.Env...)
+	}, slices.Concat(a.cluster.cfg.Env, a.Env)...)
 	if a.Role == roleGateway { // a log of its own is what it has not
 		cmd.Env = slices.DeleteFunc(cmd.Env, func(v string) bool { return strings.HasPrefix(v, "FAIRLEAD_AGENT_RAFT") })
 	}

@@ -59,11 +59,12 @@ func (h *controlHost) start(ctx context.Context, machine *controlserver.Machine)
 	loop := reconcile.DefaultConfig()
 	loop.Whales.Auto = n.cfg.Agent.Whales.Auto
 	migrations := migrate.DefaultConfig()
+	migrations.WipeDelay = n.cfg.Agent.WipeDelay
 	cfg := controlserver.Config{
 		Log: n.logger, Name: command.AgentName(n.id.Name), ClusterID: n.id.ClusterID, Caller: gateway.CallerFrom, Peer: peerFrom,
 		Group: h.log, Replicas: max(1, len(n.cfg.Agent.ControlAddresses())), Dialer: newDialer(n.lines), GossipKeys: n.store.GossipKeys,
 		Members: n.members, Reconcile: &loop, Migrate: migrations, Seen: mover.CellSeen, Drive: func(ctx context.Context, moves *controlserver.Moves) error {
-			return drive(ctx, moves, n.logger)
+			return drive(ctx, moves, migrations, n.logger)
 		},
 	}
 	if ca := n.store.CA(); ca != nil {
@@ -85,8 +86,8 @@ func (h *controlHost) start(ctx context.Context, machine *controlserver.Machine)
 }
 
 // drive drives migrations while this replica leads.
-func drive(ctx context.Context, moves *controlserver.Moves, logger *slog.Logger) error {
-	m, err := mover.New(mover.Config{Control: moves, Cells: moves, Log: logger})
+func drive(ctx context.Context, moves *controlserver.Moves, cfg migrate.Config, logger *slog.Logger) error {
+	m, err := mover.New(mover.Config{Control: moves, Cells: moves, Migrate: cfg, Log: logger})
 	if err != nil {
 		return err
 	}

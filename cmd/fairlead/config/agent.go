@@ -55,6 +55,8 @@ type Agent struct {
 	ParkMax time.Duration `mapstructure:"park-max"`
 	// Whales says what control does about tenants that are too large for a pool. For the role control.
 	Whales Whales `mapstructure:"whales"`
+	// WipeDelay is how long the source of a migration that was completed keeps what it had. For the role control. Default 10 min.
+	WipeDelay time.Duration `mapstructure:"wipe-delay"`
 	// LogLevel is the least level that is logged. Default info.
 	LogLevel string `mapstructure:"log-level"`
 	// LogFormat is text or json. Default text.
@@ -76,9 +78,12 @@ const (
 	DefaultGossipListen  = ":7702"
 	DefaultKeysStaleMax  = time.Hour
 	DefaultParkMax       = 5 * time.Second
+	DefaultWipeDelay     = 10 * time.Minute
 	keysStaleMin         = 5 * time.Second // a heartbeat comes each second: less would refuse keys for a hiccup
 	keysStaleMax         = 7 * 24 * time.Hour
 	parkMaxMax           = time.Minute
+	wipeDelayMin         = time.Second
+	wipeDelayMax         = 7 * 24 * time.Hour
 	controlMax           = 7 // five voters, and two on their way in
 	gossipSeedsMax       = 32
 	agentHostsMax        = 16
@@ -100,7 +105,7 @@ func AgentRoles() []string { return []string{roleControl, roleCell, roleGateway}
 func DefaultAgent() Agent {
 	return Agent{
 		Dir: DefaultAgentDir, Listen: DefaultAgentListen, RaftListen: DefaultRaftListen, GossipListen: DefaultGossipListen, Policy: DefaultPolicy,
-		KeysStaleMax: DefaultKeysStaleMax, ParkMax: DefaultParkMax, LogLevel: DefaultLogLevel, LogFormat: DefaultLogFormat,
+		KeysStaleMax: DefaultKeysStaleMax, ParkMax: DefaultParkMax, WipeDelay: DefaultWipeDelay, LogLevel: DefaultLogLevel, LogFormat: DefaultLogFormat,
 	}
 }
 
@@ -342,6 +347,9 @@ func (a Agent) validateBounds() []Fault {
 	var faults []Fault
 	if a.KeysStaleMax < keysStaleMin || a.KeysStaleMax > keysStaleMax {
 		faults = append(faults, faultf("agent.keys-stale-max", "give a duration such as 1h", "is %v, outside %v to %v", a.KeysStaleMax, keysStaleMin, keysStaleMax))
+	}
+	if a.WipeDelay < wipeDelayMin || a.WipeDelay > wipeDelayMax {
+		faults = append(faults, faultf("agent.wipe-delay", "give a duration such as 10m", "is %v, outside %v to %v", a.WipeDelay, wipeDelayMin, wipeDelayMax))
 	}
 	if a.ParkMax < 0 || a.ParkMax > parkMaxMax {
 		faults = append(faults, faultf("agent.park-max", "give a duration such as 5s", "is %v, outside 0s to %v", a.ParkMax, parkMaxMax))

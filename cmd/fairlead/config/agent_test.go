@@ -62,13 +62,14 @@ func TestAgentFaults(t *testing.T) {
 		"whales elsewhere": {func(a *config.Agent) { a.Whales.Auto = true }, []string{"agent.whales.auto is true for the role cell"}},
 		"whales":           {func(a *config.Agent) { a.Role, a.Cell, a.Whales.Auto = "control", "", true }, nil},
 		"short keys":       {func(a *config.Agent) { a.KeysStaleMax = time.Second }, []string{"agent.keys-stale-max is 1s, outside 5s to"}},
+		"hasty wiping":     {func(a *config.Agent) { a.WipeDelay = 0 }, []string{"agent.wipe-delay is 0s, outside 1s to 168h0m0s"}},
 		"long parking":     {func(a *config.Agent) { a.ParkMax = time.Hour }, []string{"agent.park-max is 1h0m0s, outside 0s to 1m0s"}},
 		"a bad log": {func(a *config.Agent) { a.LogLevel, a.LogFormat = "loud", "xml" }, []string{
 			`agent.log-level is "loud"`, `agent.log-format is "xml"`,
 		}},
 		"nothing": {func(a *config.Agent) { *a = config.Agent{} }, []string{
 			"agent.name is empty", `agent.role is ""`, `agent.listen "" is`, `agent.raft-listen "" is`, `agent.gossip-listen "" is`, "agent.control is empty",
-			"agent.keys-stale-max is 0s", "agent.dir is empty", `agent.policy is ""`, `agent.log-level is ""`, `agent.log-format is ""`,
+			"agent.keys-stale-max is 0s", "agent.wipe-delay is 0s", "agent.dir is empty", `agent.policy is ""`, `agent.log-level is ""`, `agent.log-format is ""`,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

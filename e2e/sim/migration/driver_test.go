@@ -164,6 +164,10 @@ func (d *driver) look(id cell.ID) {
 }
 
 func seenOf(st *engine.State, l, other *engine.Lane) migrate.LaneSeen {
+	if l.Tracked || l.Mode != cell.ModeOpen {
+		const piece = 30 // of what a cell computes beside its work
+		st.AdvanceDigest(l.ID, piece)
+	}
 	live, bytes := l.Live()
 	ended, _ := l.Finished()
 	seen := migrate.LaneSeen{

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/cell"
+	"github.com/fairlead/fairlead/migrate"
 )
 
 // What must hold at every moment, and when everything has come to rest.
@@ -52,7 +53,8 @@ func (w *world) settle() {
 		}
 	}
 	m, _ := w.control.View().MigrationOf(tenant)
-	w.t.Fatalf("it does not come to an end: state %v held %q lanes %+v", m.State, m.Held, m.Lanes)
+	w.t.Fatalf("it does not come to an end: %v, held %q, lanes %+v\nnext: %+v\nseen: %+v", m.State, m.Held, m.Lanes,
+		migrate.Next(m.Record, w.drivers[0].observed, w.now, config()), w.drivers[0].observed)
 }
 
 // verdict is what must have come of it all: each job that was accepted is one job, where its lane is at home, and nowhere else.

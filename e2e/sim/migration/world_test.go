@@ -83,7 +83,8 @@ func newWorld(t *testing.T, seed uint64) *world {
 		}
 		w.cells[id] = &node{id: id, state: st}
 		w.must(command.CreateCell{Cell: id, Kind: placement.KindPooled, Replicas: 1, Time: w.now})
-		w.must(command.SetCellPhase{Cell: id, Phase: placement.PhaseOpen, Time: w.now})
+		c, _ := w.control.View().Cell(id)
+		w.must(command.SetCellVoters{Cell: id, Voters: []command.Replica{{Name: "v"}}, Generation: c.Generation, Time: w.now})
 	}
 	w.must(command.CreateTenant{Tenant: tenant, Weight: cell.WeightDefault, Time: w.now, Credit: cell.Credit{Max: creditMax, Refill: 1, Extra: 10}})
 	w.must(command.Assign{Tenant: tenant, Cell: "a", Time: w.now})

@@ -103,6 +103,9 @@ func (h Lanes) ImportLane(ctx context.Context, req *fairleadv1.ImportLaneRequest
 	if err == nil {
 		err = s.put(ctx, &leader.Call{Import: x}, &x.Result)
 	}
+	if errors.Is(err, engine.ErrJobIDTaken) {
+		err = fmt.Errorf("%w: %w", err, engine.ErrFormat) // of an import it says that the records are not the lane's
+	}
 	switch {
 	case errors.Is(err, engine.ErrCursor):
 		return &fairleadv1.ImportLaneResponse{Cursor: cursorTo(x.Result.Cursor)}, nil

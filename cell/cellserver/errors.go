@@ -31,6 +31,7 @@ const (
 	reasonCursorLost   = "CURSOR_LOST"
 	reasonNotTracked   = "NOT_TRACKED"
 	reasonPolicyStale  = "POLICY_STALE"
+	reasonBadRecords   = "BAD_RECORDS"
 )
 
 // laneReason returns the reason of what was refused to a mover, "" when it is something else. None of them helps to be repeated as it was.
@@ -48,6 +49,7 @@ func laneReason(err error) string {
 		{engine.ErrNotTracked, reasonNotTracked},
 		{engine.ErrPolicyStale, reasonPolicyStale},
 		{engine.ErrOrganizationUnknown, rejection.ReasonNotFound},
+		{engine.ErrFormat, reasonBadRecords},
 	} {
 		if errors.Is(err, is.err) {
 			return is.reason

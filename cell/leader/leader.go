@@ -216,6 +216,7 @@ func (l *Leader) Seal(now cell.Instant, seed uint64) (*engine.Entry, []*Call) {
 	}
 	if l.moves.crowded {
 		l.sealCopies()
+		l.moves.crowded = false // the others have the next entry, whatever is left
 		l.inFlight, l.more = true, true
 		return d.entry, d.done
 	}

@@ -267,3 +267,32 @@ func TestPredict(t *testing.T) {
 	m.mode(cell.ModeFenced)
 	check()
 }
+
+// TestCopiesTakeTurns lets copies of which each fills an entry come with other calls: neither holds up the other.
+func TestCopiesTakeTurns(t *testing.T) {
+	m := newShunt(t)
+	m.lead.cfg.EntryBytesMax, m.lead.cfg.CallBytesPerEntry = 1000, 500
+	var kinds string
+	m.watch = func(e *engine.Entry) {
+		switch e.Facts[0].(type) {
+		case *engine.SubmitFact:
+			kinds += "s"
+		case *engine.ImportFact:
+			kinds += "i"
+		}
+	}
+	for range 4 {
+		f := engine.ImportFact{Lane: m.lane, Move: m.move, End: engine.Cursor{Seeded: 1}, Records: make([]byte, 950)}
+		m.call(&Call{Import: &Import{Fact: f}}, nil)
+	}
+	for range 4 {
+		m.submit(job{
+			plan: plan{tenant: "a", class: cell.ClassInteractive},
+			spec: engine.Spec{Operation: "op", Payload: engine.Payload{Kind: engine.PayloadData, Data: make([]byte, 900)}},
+		})
+	}
+	m.run(m.now)
+	if kinds != "sisisisi" {
+		t.Errorf("entries begin with %s", kinds)
+	}
+}

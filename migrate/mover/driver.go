@@ -46,10 +46,12 @@ type driver struct {
 	gatesAt  time.Time
 	state    migrate.State // as was told to the log last
 
-	mu    sync.Mutex // effects that are carried out at once
-	seen  migrate.Observed
-	lanes [2]copying // by Class.Index
-	total counters
+	mu       sync.Mutex // effects that are carried out at once
+	seen     migrate.Observed
+	looks    uint64             // that were begun
+	lastLook map[cell.ID]uint64 // whose answer seen has
+	lanes    [2]copying         // by Class.Index
+	total    counters
 	// bytesBefore is what a driver before this one had copied.
 	bytesBefore int64
 	throttles   map[cell.ID]*throttle
@@ -59,6 +61,7 @@ func newDriver(cfg Config, turns *turns, id cell.MigrationID) *driver {
 	return &driver{
 		cfg: cfg, turns: turns, id: id, log: cfg.Log.With("migration", string(id)),
 		failures: make(map[effectKey]failure), throttles: make(map[cell.ID]*throttle),
+		lastLook: make(map[cell.ID]uint64),
 	}
 }
 

@@ -58,10 +58,14 @@ func (c *counters) perRecord() int64 {
 // recordBytesGuess is how large a record is taken to be while none was seen.
 const recordBytesGuess = 1 << 10
 
-// look asks a cell how the tenant's lanes stand.
+// look asks a cell how the tenant's lanes stand. Of several looks at once what counts is what the one says that began last.
 func (d *driver) look(ctx context.Context, r *migrate.Record, id cell.ID) error {
 	call, cancel := d.call(ctx, r)
 	defer cancel()
+	d.mu.Lock()
+	d.looks++
+	began := d.looks
+	d.mu.Unlock()
 	m, err := d.client(id).GetLanes(call, &fairleadv1.GetLanesRequest{Tenant: string(r.Tenant)})
 	now := cell.InstantOf(time.Now())
 	d.mu.Lock()
@@ -76,6 +80,10 @@ func (d *driver) look(ctx context.Context, r *migrate.Record, id cell.ID) error 
 		}
 		return err
 	}
+	if began < d.lastLook[id] {
+		return nil
+	}
+	d.lastLook[id] = began
 	proved, baseline := c.Proved, c.Baseline
 	*c = CellSeen(m)
 	c.At, c.Proved, c.Baseline = now, proved, baseline
@@ -138,10 +146,8 @@ func laneSeen(v *fairleadv1.LaneView) migrate.LaneSeen {
 func (d *driver) copied(r *migrate.Record, e migrate.Copy, c chunk, at *fairleadv1.LaneCursor) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	to := &d.seen.Cell(r, e.To).Lanes[e.Class.Index()]
-	if now := (migrate.Cursor{Seeded: at.GetSeeded(), Change: at.GetChange()}); now != to.Cursor {
-		to.Cursor, to.DigestDone = now, 0 // its digest was another's
-	}
+	// The digest stays that of the change that it was computed at.
+	d.seen.Cell(r, e.To).Lanes[e.Class.Index()].Cursor = migrate.Cursor{Seeded: at.GetSeeded(), Change: at.GetChange()}
 	one := &d.lanes[e.Class.Index()]
 	if one.from != e.From || one.attempt != r.Attempt {
 		*one = copying{from: e.From, attempt: r.Attempt}

@@ -15,7 +15,6 @@ func (d *turn) aborting() {
 
 // reversing takes back every class that the target has, the last that came first, then cleans up.
 func (d *turn) reversing() {
-	d.standBy()
 	d.replicate()
 	for i := len(d.r.Order) - 1; i >= 0; i-- {
 		c := d.r.Order[i]

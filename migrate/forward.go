@@ -149,8 +149,8 @@ func (d *turn) provisioned() {
 		l, src, dst := d.lane(c), d.seen(d.r.Source, c), d.seen(d.r.Target, c)
 		switch {
 		case d.fills(c, dst):
-		case dst.Known && dst.Epoch >= l.Staged, dst.Known && dst.Mode != cell.ModeTombstone && dst.Mode != cell.ModeOpen:
-			d.giveUp(HeldBroken, fmt.Sprintf("%s at %s was staged by something else meanwhile", c, d.r.Target))
+		case dst.Known && (dst.Epoch >= l.Staged || dst.holds() || dst.Mode != cell.ModeTombstone && dst.Mode != cell.ModeOpen):
+			d.giveUp(HeldBroken, fmt.Sprintf("something is in the way of %s at %s", c, d.r.Target))
 			return
 		default:
 			d.do(Stage{Class: c, Epoch: l.Staged})
@@ -258,7 +258,6 @@ func (d *turn) next() cell.Class {
 }
 
 func (d *turn) ramping() {
-	d.standBy()
 	c := d.next()
 	switch {
 	case c == 0:
@@ -363,7 +362,6 @@ func (d *turn) health(name string) bool {
 
 // cutOver keeps the way back open until the window is over.
 func (d *turn) cutOver() {
-	d.standBy()
 	d.replicate()
 	until := d.r.Entered.Add(d.r.Options.RollbackWindow)
 	if d.now >= until {

@@ -57,6 +57,9 @@ func (d *turn) rest() {
 	for _, c := range d.r.Order {
 		d.keepHome(c)
 	}
+	if d.r.State != Draining {
+		d.standBy()
+	}
 	switch {
 	case d.r.State == Aborting:
 		d.aborting()
@@ -183,8 +186,12 @@ func (d *turn) replicate() {
 		if from == d.r.Source && d.r.State > Ramping {
 			continue // it stays there
 		}
-		if d.fills(c, dst) && src.Known && src.Tracked && !src.Broken {
-			d.do(Copy{From: from, To: to, Class: c})
+		if !d.fills(c, dst) || !src.Known || !src.Tracked || src.Broken {
+			continue
+		}
+		d.do(Copy{From: from, To: to, Class: c})
+		if !src.LagKnown && d.atHome(c) { // nothing was copied yet: it may be tracked for another attempt
+			d.do(Track{Cell: from, Class: c})
 		}
 	}
 }

@@ -61,7 +61,7 @@ func ruleOfTurn(k Kind) rule {
 	case EventReverse:
 		return rule{from: []State{Ramping, CutOver}, refuse: refuseReverse, do: doTurn, to: always(Reversing)}
 	case EventComplete:
-		return rule{from: []State{CutOver}, do: doTurn, to: always(Draining)}
+		return rule{from: []State{CutOver, Reversing}, refuse: refuseComplete, do: doComplete, to: always(Draining)}
 	default: // EventEnd
 		return rule{from: []State{Draining, Aborting, Reversing}, forward: true, refuse: refuseEnd, do: doEnd, to: endOf}
 	}
@@ -233,6 +233,16 @@ func refuseReverse(r *Record, _ *Lane, _ *Event) string {
 	return ""
 }
 
+// refuseComplete lets a reverse be given up that cannot be done, as long as nothing came of it.
+func refuseComplete(r *Record, _ *Lane, _ *Event) string {
+	for i := range r.Lanes {
+		if l := &r.Lanes[i]; l.Owner != r.Target || !l.resting() {
+			return fmt.Sprintf("a class is %s at %s", l.Phase, l.Owner)
+		}
+	}
+	return ""
+}
+
 func refuseEnd(r *Record, _ *Lane, _ *Event) string {
 	want := r.Source
 	if r.State == Draining {
@@ -336,6 +346,13 @@ func doTurn(r *Record, _ *Lane, e *Event) {
 			doUnfence(r, l, e)
 			l.Phase = AtSource
 		}
+	}
+}
+
+func doComplete(r *Record, l *Lane, e *Event) {
+	doTurn(r, l, e)
+	for i := range r.Lanes {
+		r.Lanes[i].Phase = Moved
 	}
 }
 

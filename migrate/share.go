@@ -59,27 +59,24 @@ func divideBound[T ~int64](whole T, thousandths int) (source, target T) {
 	return source, target
 }
 
-// Shares returns how much of what a tenant is promised the target goes by now, in thousandths, and whether the classes are apart, or can be before anybody hears
-// of it: only then is anything divided. Else the cell that serves has all of it.
+// Shares returns how much of what a tenant is promised the target goes by now, in thousandths, and whether the classes are apart, or may be before anybody hears of
+// it: only then is anything divided. Else the cell that serves has all of it.
 func Shares(r *Record) (target int, apart bool) {
-	at := [2]bool{} // at the target, or on the way from or to it
+	there, between := 0, false
 	for i := range r.Lanes {
-		switch r.Lanes[i].Phase {
-		case AtSource, Returned:
-		case Fencing, Committed, Observing, Moved, ReverseFencing, ReverseCommitted:
-			at[i] = true
+		l := &r.Lanes[i]
+		between = between || !l.resting()
+		if l.Owner == r.Target {
+			there++
 		}
 	}
-	between := r.State == Ramping || r.State == Reversing
 	switch {
-	case at[0] != at[1]:
+	case between || there == 1:
 		return Whole / 2, true
-	case at[0] && between && !r.all(Moved): // one that is on its way may be at either end
-		return Whole / 2, true
-	case at[0]:
-		return Whole, false
-	default:
+	case there == 0:
 		return 0, false
+	default:
+		return Whole, false
 	}
 }
 

@@ -17,14 +17,14 @@ import (
 const batch = fairleadv1.Class_CLASS_BATCH
 
 // pair is a source with jobs and a target that is staged.
-func pair(t interface{ Fatal(...any) }, jobs int) (source, target *fakeCell, r *round) {
+func pair(ctx context.Context, t interface{ Fatal(...any) }, jobs int) (source, target *fakeCell, r *round) {
 	source, target = newFakeCell("east"), newFakeCell("west")
 	source.open("ash", 1, jobs)
 	move := &fairleadv1.Move{Migration: "m", Attempt: 1}
-	if _, err := source.TrackLane(context.Background(), &fairleadv1.TrackLaneRequest{Move: move, Tenant: "ash", Class: batch}); err != nil {
+	if _, err := source.TrackLane(ctx, &fairleadv1.TrackLaneRequest{Move: move, Tenant: "ash", Class: batch}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := target.StageLane(context.Background(), &fairleadv1.StageLaneRequest{
+	_, err := target.StageLane(ctx, &fairleadv1.StageLaneRequest{
 		Move: move, Class: batch, Epoch: 2, Tenant: &fairleadv1.TenantPromise{Tenant: "ash"},
 	})
 	if err != nil {
@@ -35,8 +35,9 @@ func pair(t interface{ Fatal(...any) }, jobs int) (source, target *fakeCell, r *
 
 // Whatever changes, whatever is refused and whatever answer is lost on the way: once a copy has come to an end with nothing changing, both have the same.
 func TestCopyConverges(t *testing.T) {
+	ctx := t.Context()
 	rapid.Check(t, func(t *rapid.T) {
-		source, target, r := pair(t, rapid.IntRange(0, 60).Draw(t, "jobs"))
+		source, target, r := pair(ctx, t, rapid.IntRange(0, 60).Draw(t, "jobs"))
 		source.most = rapid.IntRange(1, 20).Draw(t, "records in a chunk")
 		steps := rapid.SliceOfN(rapid.IntRange(0, 5), 0, 30).Draw(t, "steps")
 		n := 0
@@ -60,7 +61,11 @@ func TestCopyConverges(t *testing.T) {
 					return nil
 				}
 				lose = true
-				_, err := target.ImportLane(context.Background(), m.(*fairleadv1.ImportLaneRequest))
+				req, ok := m.(*fairleadv1.ImportLaneRequest)
+				if !ok {
+					t.Fatalf("%T", m)
+				}
+				_, err := target.ImportLane(ctx, req)
 				lose = false
 				return errors.Join(errors.New("lost"), err)
 			}
@@ -68,7 +73,7 @@ func TestCopyConverges(t *testing.T) {
 		}
 		for done := false; !done; {
 			quiet, asked := len(steps) == 0, target.calls["ImportLane"]
-			_, err := r.copy(context.Background())
+			_, err := r.copy(ctx)
 			if err != nil { // the driver looks again
 				r.cursor = &fairleadv1.LaneCursor{}
 				if l := target.lanes[laneKey{"ash", batch}]; l != nil {
@@ -86,14 +91,15 @@ func TestCopyConverges(t *testing.T) {
 
 // A target that is elsewhere each time is not asked for ever.
 func TestCopyGivesUp(t *testing.T) {
-	_, target, r := pair(t, 5)
+	ctx := t.Context()
+	_, target, r := pair(ctx, t, 5)
 	target.refuse = func(method string, _ proto.Message) error {
 		if method == "ImportLane" {
 			target.set(func() { target.lanes[laneKey{"ash", batch}].cursor.Change++ })
 		}
 		return nil
 	}
-	if _, err := r.copy(context.Background()); !errors.Is(err, errElsewhere) {
+	if _, err := r.copy(ctx); !errors.Is(err, errElsewhere) {
 		t.Error(err)
 	}
 }
@@ -101,7 +107,8 @@ func TestCopyGivesUp(t *testing.T) {
 // A call that hangs ends with its bound, and what was read ahead with it.
 func TestCopyFromHungCell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source, target, r := pair(t, 100)
+		ctx := t.Context()
+		source, target, r := pair(ctx, t, 100)
 		target.hangs = true
 		began := time.Now()
 		if _, err := r.copy(t.Context()); err == nil || time.Since(began) != r.callMax {

@@ -37,9 +37,9 @@ func (c *counters) add(bytes, records int64, now time.Time) {
 }
 
 func (c *counters) rollTo(second int64) {
-	switch {
-	case second == c.second:
-	case second == c.second+1:
+	switch second {
+	case c.second:
+	case c.second + 1:
 		c.lastWhole, c.recent = c.recent, 0
 	default:
 		c.lastWhole, c.recent = 0, 0

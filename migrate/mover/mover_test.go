@@ -184,7 +184,6 @@ type client struct {
 	tenant  string
 	id      cell.MigrationID
 	jobs    map[fairleadv1.Class][]string
-	lost    []string
 	n       int
 	waited  time.Duration // the longest for one job
 }
@@ -468,10 +467,10 @@ func TestMovesApart(t *testing.T) {
 // A cell that does not answer holds its migration, and once it answers it goes on by itself.
 func TestUnreachableHeals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		control, c := newWorld(t, 2000)
+		control, c := newWorld(t, 500)
 		west := control.cells["west"]
 		defer start(t, control.mover(t, nil))()
-		west.set(func() { west.slow = 10 * time.Millisecond })
+		west.set(func() { west.slow = 20 * time.Millisecond })
 		control.declare(t, "m", "ash", "east", "west", nil)
 		c.until(t, time.Minute, migrate.Seeding)
 		west.set(func() { west.hangs = true })
@@ -481,7 +480,7 @@ func TestUnreachableHeals(t *testing.T) {
 		}
 		west.set(func() { west.hangs = false })
 		c.until(t, 10*time.Minute, migrate.CutOver)
-		c.check(t, 2000)
+		c.check(t, 500)
 	})
 }
 

@@ -26,11 +26,13 @@ const modeModes = int(cell.ModeTombstone) + 1
 //	staged  -> open                it is whole, and this cell has it: what changes from here on is tracked for the way back
 //	standby -> open                it came back
 //	staged, standby, fenced -> tombstone
+//	any but staged -> itself       at a later epoch: what was between did not get here, as when a fence is given up before the cell heard of it
 var transitions = [modeModes][modeModes]modeRule{
-	cell.ModeOpen:    {cell.ModeFenced: modeHigher},
-	cell.ModeFenced:  {cell.ModeOpen: modeHigher, cell.ModeStandby: modeSame, cell.ModeTombstone: modeSame},
-	cell.ModeStaged:  {cell.ModeOpen: modeHigher, cell.ModeTombstone: modeSame},
-	cell.ModeStandby: {cell.ModeOpen: modeHigher, cell.ModeTombstone: modeSame},
+	cell.ModeOpen:      {cell.ModeOpen: modeHigher, cell.ModeFenced: modeHigher},
+	cell.ModeFenced:    {cell.ModeFenced: modeHigher, cell.ModeOpen: modeHigher, cell.ModeStandby: modeSame, cell.ModeTombstone: modeSame},
+	cell.ModeStaged:    {cell.ModeOpen: modeHigher, cell.ModeTombstone: modeSame},
+	cell.ModeStandby:   {cell.ModeStandby: modeHigher, cell.ModeOpen: modeHigher, cell.ModeTombstone: modeSame},
+	cell.ModeTombstone: {cell.ModeTombstone: modeHigher},
 }
 
 // CheckLane returns why a lane takes nothing of a caller who knows it at an epoch, 0 for one who does not say: a *LaneError that wraps
@@ -67,6 +69,13 @@ func (s *State) applyMode(f *ModeFact, a *Applied) Result {
 	s.touchLane(l)
 	from := l.Mode
 	s.setMode(l, f.Mode, f.Epoch, f.Move)
+	a.Lanes = append(a.Lanes, l.ID)
+	if from == f.Mode {
+		if from == cell.ModeFenced {
+			l.Fence = s.index
+		}
+		return Result{Index: s.index}
+	}
 	switch f.Mode {
 	case cell.ModeOpen:
 		s.openLane(l, from, f.Share)
@@ -89,7 +98,6 @@ func (s *State) applyMode(f *ModeFact, a *Applied) Result {
 	case cell.ModeStaged:
 		panic("engine: a lane is staged by a mode")
 	}
-	a.Lanes = append(a.Lanes, l.ID)
 	return Result{Index: s.index}
 }
 
@@ -107,9 +115,11 @@ func (l *Lane) checkMode(f *ModeFact) error {
 		return l.cannot("become " + f.Mode.String())
 	case rule == modeHigher && f.Epoch == l.Epoch:
 		return l.cannot("become " + f.Mode.String() + " at its own epoch")
+	case l.Mode == cell.ModeStandby && f.Mode != cell.ModeTombstone && f.Move.Migration != l.Move.Migration:
+		return ErrMoveStale
 	case f.Mode != cell.ModeOpen:
 		return nil
-	case l.Mode == cell.ModeStaged && f.Move != l.Move, l.Mode == cell.ModeStandby && f.Move.Migration != l.Move.Migration:
+	case l.Mode == cell.ModeStaged && f.Move != l.Move:
 		return ErrMoveStale
 	case l.Mode == cell.ModeStaged && (l.Cursor.Seeded != SeededAll || l.wiping):
 		return l.cannot("open before all of it was copied")
@@ -194,20 +204,18 @@ func (s *State) applyStage(f *StageFact, a *Applied) Result {
 	return Result{Index: s.index}
 }
 
-// checkStage returns why the lane cannot be staged.
+// checkStage returns why the lane cannot be staged. One that left, or was staged and is empty, is staged at its own epoch too, which a migration that
+// comes to nothing does not raise; but not by the move that it has, nor by an earlier attempt.
 func (l *Lane) checkStage(f *StageFact) error {
+	rests := l.Mode == cell.ModeTombstone || l.Mode == cell.ModeStaged
+	later := f.Move.Migration != l.Move.Migration || f.Move.Attempt > l.Move.Attempt
 	switch {
-	case l.holds() && !(l.serves() && l.unused()), l.Mode == cell.ModeStandby:
-		if f.Epoch <= l.Epoch {
-			return ErrMoveStale
-		}
-		return l.cannot("be staged")
-	case f.Epoch < l.Epoch || f.Epoch == l.Epoch && f.Move != l.Move || f.Epoch == 0:
+	case f.Epoch == 0 || f.Epoch < l.Epoch || f.Epoch == l.Epoch && !(rests && later):
 		return ErrMoveStale
+	case !rests && !(l.serves() && l.unused()):
+		return l.cannot("be staged")
 	case !l.unused():
 		return ErrLaneFilled
-	case f.Epoch == l.Epoch && l.Mode != cell.ModeStaged:
-		return ErrMoveStale
 	default:
 		return nil
 	}

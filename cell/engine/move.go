@@ -15,8 +15,8 @@ type Cursor struct {
 const SeededAll = 1<<64 - 1
 
 // StageFact makes an empty lane that is filled by ImportFacts, and the tenant where the cell does not know it: its other lane is a tombstone then.
-// It is refused with ErrLaneFilled while the lane holds something of another attempt, with ErrMoveStale at an epoch not above the lane's, with a
-// *ModeError while the lane is in use here. The same fact again is a duplicate.
+// It is refused with ErrLaneFilled while the lane holds something of another attempt; with ErrMoveStale at an epoch below the lane's, or at its own where it
+// is open or the move is not a later one; with a *ModeError while the lane is in use here. The same fact again is a duplicate.
 type StageFact struct {
 	Lane   cell.Lane
 	Policy cell.TenantPolicy // one that is older than what the cell knows is passed by

@@ -222,11 +222,19 @@ func TestStageTable(t *testing.T) {
 		epoch cell.Epoch
 		want  error
 	}{
-		"a tenant that is not known":     {func() *site { return newSite(t, fixtureLimits()) }, 1, nil},
-		"at no epoch":                    {func() *site { return newSite(t, fixtureLimits()) }, 0, engine.ErrMoveStale},
-		"over one that left":             {func() *site { return laneIn(t, cell.ModeTombstone) }, 6, nil},
-		"over one that left later":       {func() *site { return laneIn(t, cell.ModeTombstone) }, 5, engine.ErrMoveStale},
-		"over one staged before, empty":  {func() *site { return laneIn(t, cell.ModeStaged) }, 6, nil},
+		"a tenant that is not known":    {func() *site { return newSite(t, fixtureLimits()) }, 1, nil},
+		"at no epoch":                   {func() *site { return newSite(t, fixtureLimits()) }, 0, engine.ErrMoveStale},
+		"over one that left":            {func() *site { return laneIn(t, cell.ModeTombstone) }, 6, nil},
+		"over one that left then":       {func() *site { return laneIn(t, cell.ModeTombstone) }, 5, nil},
+		"over one that left later":      {func() *site { return laneIn(t, cell.ModeTombstone) }, 4, engine.ErrMoveStale},
+		"over one staged before, empty": {func() *site { return laneIn(t, cell.ModeStaged) }, 5, nil},
+		"over one that a later has": {func() *site {
+			x := laneIn(t, cell.ModeTombstone)
+			f := siteStage(5)
+			f.Move.Attempt = 8
+			x.must(f)
+			return x
+		}, 5, engine.ErrMoveStale},
 		"over an open one, never used":   {func() *site { return laneIn(t, cell.ModeOpen) }, 6, nil},
 		"over an open one, at its epoch": {func() *site { return laneIn(t, cell.ModeOpen) }, 5, engine.ErrMoveStale},
 		"over an open one in use": {func() *site {
@@ -261,7 +269,9 @@ func TestStageTable(t *testing.T) {
 
 var errMode = errors.New("a *ModeError")
 
-func siteWipe(n int) *engine.WipeFact { return &engine.WipeFact{Lane: siteLane, Move: siteMove, Max: n} }
+func siteWipe(n int) *engine.WipeFact {
+	return &engine.WipeFact{Lane: siteLane, Move: siteMove, Max: n}
+}
 
 // leftovers is a lane that left with jobs in it.
 func leftovers(t testing.TB) *site {
@@ -277,6 +287,9 @@ func leftovers(t testing.TB) *site {
 func TestOpensWhole(t *testing.T) {
 	x := newSite(t, fixtureLimits())
 	x.must(siteStage(2))
+	if r := x.do(siteStage(2)); !r.Duplicate || r.Index != 1 {
+		t.Errorf("staged again: %+v", r)
+	}
 	x.must(&engine.ImportFact{Lane: siteLane, Move: siteMove, End: engine.Cursor{Seeded: 7}})
 	var mode *engine.ModeError
 	if r := x.do(siteMode(cell.ModeOpen, 3, 0)); !errors.As(r.Err, &mode) {

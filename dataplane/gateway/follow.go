@@ -206,5 +206,7 @@ func (a *keptAnswer) response(req *http.Request) *http.Response {
 
 // pass gives the caller the answer, without what only agents say.
 func (a *keptAnswer) pass(w http.ResponseWriter) {
-	pass(w, a.response(nil), []byte{})
+	resp := a.response(nil)
+	defer func() { _ = resp.Body.Close() }() // it holds nothing
+	pass(w, resp, []byte{})
 }

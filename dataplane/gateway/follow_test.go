@@ -57,7 +57,6 @@ type load struct {
 	mu       sync.Mutex
 	accepted map[string]string // the operation of each job that was accepted
 	reported map[string]bool   // whose completion was taken
-	cancels  int
 }
 
 func newLoad(t *testing.T, rng *rand.Rand) *load {
@@ -624,7 +623,9 @@ func TestListAcrossMoves(t *testing.T) {
 // A token is read as it was written; no other text is taken for one of this package's that a cell could not have made.
 func TestPageToken(t *testing.T) {
 	for _, p := range []page{
-		{class: cell.ClassInteractive, then: cell.ClassBatch, token: "AQ", start: "Ag"}, {class: cell.ClassBatch}, {class: cell.ClassBatch, token: "x-_"},
+		{class: cell.ClassInteractive, then: cell.ClassBatch, token: "AQ", start: "Ag"},
+		{class: cell.ClassBatch},
+		{class: cell.ClassBatch, token: "x-_"},
 		{class: cell.ClassInteractive, then: cell.ClassBatch},
 	} {
 		got, ours, err := parsePage(p.text())

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -168,9 +169,7 @@ func (y *way) Do(req *http.Request) (*http.Response, error) {
 			sub.header[name] = values
 		}
 	}
-	for name, values := range y.header {
-		sub.header[name] = values
-	}
+	maps.Copy(sub.header, y.header)
 	lane, _ := table.Lane(tenant)
 	sub.tell(lane)
 	if err := u.once(req.Context(), sub, nil); err != nil {

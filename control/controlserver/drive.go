@@ -82,15 +82,22 @@ func (s *Server) advance(ctx context.Context, r *reign, id cell.MigrationID, gen
 	if err != nil {
 		return res.Migration.Record, err
 	}
-	if e.Kind != migrate.EventProgress && e.Kind != migrate.EventGates {
-		s.tellBoth(r, res.Migration.Record)
-	}
+	s.tell(r, &res.Migration.Record, e)
 	return res.Migration.Record, nil
 }
 
-// tellBoth has both cells of a migration told what its tenant is promised there now.
-func (s *Server) tellBoth(r *reign, m migrate.Record) {
-	for _, id := range []cell.ID{m.Source, m.Target} {
+// tell has the cells of a migration told what its tenant is promised there after an event. While a class takes nothing only the cell that is to have it is
+// told, before it does: the other has its log to itself.
+func (s *Server) tell(r *reign, m *migrate.Record, e migrate.Event) {
+	cells := []cell.ID{m.Source, m.Target}
+	switch e.Kind { //nolint:exhaustive // after all others both are told
+	case migrate.EventProgress, migrate.EventGates, migrate.EventCommit, migrate.EventReverseCommit:
+		return
+	case migrate.EventFence, migrate.EventReverseFence:
+		owner := m.Owner(e.Class)
+		cells = slices.DeleteFunc(cells, func(id cell.ID) bool { return id == owner })
+	}
+	for _, id := range cells {
 		if _, ok := s.machine.View().Cell(id); !ok {
 			continue
 		}

@@ -83,16 +83,20 @@ func (s *Server) start(ctx context.Context, req *fairleadv1.StartMigrationReques
 		if err == nil {
 			return of, true, nil
 		}
-		exists, isExists := errors.AsType[*state.MigrationExistsError](err) // somebody else was first
-		if !(isExists && exists.Target == target || decidedOnOld(err) && !isField(err)) || attempt == placeAttempts {
+		if !startAgain(err, target) || attempt == placeAttempts {
 			return migrate.Record{}, false, err
 		}
 	}
 }
 
-func isField(err error) bool {
-	_, ok := errors.AsType[*cell.FieldError](err)
-	return ok
+// startAgain reports whether a start was refused because of something that came between: somebody else was first, or what it was decided on is not so
+// any more.
+func startAgain(err error, target cell.ID) bool {
+	if exists, ok := errors.AsType[*state.MigrationExistsError](err); ok {
+		return exists.Target == target
+	}
+	_, stale := errors.AsType[*state.StaleError](err)
+	return stale
 }
 
 // begin commits the start of a migration, and has its tenant's cells told.
@@ -165,16 +169,17 @@ func (s *Server) targetOf(r *reign, v state.View, t state.Tenant, name string) (
 type nowhereError struct{ decision placement.Decision }
 
 func (e *nowhereError) Error() string {
-	text := fmt.Sprintf("no other cell can take tenant %s", e.decision.Tenant)
+	var b strings.Builder
+	fmt.Fprintf(&b, "no other cell can take tenant %s", e.decision.Tenant)
 	for i, c := range e.decision.Candidates {
 		if i == rejectionsShown {
 			break
 		}
 		if c.Rejected != "" {
-			text += fmt.Sprintf("; %s %s", c.Cell, c.Rejected)
+			fmt.Fprintf(&b, "; %s %s", c.Cell, c.Rejected)
 		}
 	}
-	return text + ": name one, create one, or change the tenant's rules"
+	return b.String() + ": name one, create one, or change the tenant's rules"
 }
 
 // optionsOf reads what a request says, with the defaults in place of what it does not.
@@ -323,14 +328,14 @@ func (s *Server) control(ctx context.Context, req *fairleadv1.ControlMigrationRe
 		if done(&of.Record, req.GetAction()) { // as it was asked for before
 			return of.Record, text, s.verify(ctx)
 		}
-		after, err := of.Apply(e)
-		if err != nil {
+		if _, err := of.Apply(e); err != nil {
 			return migrate.Record{}, "", &actionError{record: of.Record, action: req.GetAction(), err: err}
 		}
 		if req.GetDryRun() {
 			return of.Record, text, s.verify(ctx)
 		}
-		if after, err = s.advance(ctx, r, of.ID, of.Generation, e); err == nil {
+		after, err := s.advance(ctx, r, of.ID, of.Generation, e)
+		if err == nil {
 			s.cfg.Log.InfoContext(ctx, "migration controlled", "migration", string(of.ID), "tenant", string(of.Tenant), "event", e.Kind.String())
 			return after, text, nil
 		}

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fairlead/fairlead/cell"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fairlead/fairlead/cell"
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
 	"github.com/fairlead/fairlead/proto/fairlead/v1/fairleadv1connect"
 )

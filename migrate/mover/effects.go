@@ -103,12 +103,21 @@ func (d *driver) track(ctx context.Context, r *migrate.Record, e migrate.Track) 
 func (d *driver) setMode(ctx context.Context, r *migrate.Record, e migrate.SetMode) error {
 	call, cancel := d.call(ctx, r)
 	defer cancel()
-	if _, err := d.client(e.Cell).SetLaneMode(call, &fairleadv1.SetLaneModeRequest{
+	m, err := d.client(e.Cell).SetLaneMode(call, &fairleadv1.SetLaneModeRequest{
 		Move: moveMessage(r.Move()), Tenant: string(r.Tenant), Class: classMessage(e.Class), Mode: modeMessage(e.Mode), Epoch: uint64(e.Epoch), Share: e.Share,
-	}); err != nil {
+	})
+	if err != nil {
 		return errors.Join(err, d.look(ctx, r, e.Cell)) // how it stands, when it is not as it was thought to
 	}
-	return d.look(ctx, r, e.Cell)
+	if m.GetLane() == nil {
+		return d.look(ctx, r, e.Cell)
+	}
+	d.mu.Lock() // a look would only say the same, and somebody may be waiting
+	defer d.mu.Unlock()
+	d.looks++
+	d.lastLook[e.Cell] = d.looks
+	d.seen.Cell(r, e.Cell).Lanes[e.Class.Index()] = laneSeen(m.GetLane())
+	return nil
 }
 
 // digest has the cell go on with a lane's digest.
@@ -121,17 +130,30 @@ func (d *driver) digest(ctx context.Context, r *migrate.Record, e migrate.Digest
 	if err != nil {
 		return 0, err
 	}
-	again := digestDelay
+	d.takeDigest(r, e.Cell, e.Class, m)
 	if urgent(r) {
-		again = 0
+		return 0, nil
 	}
-	if m.GetDone() >= migrate.Whole { // with the rest of the lane, as of the same change
-		return again, d.look(ctx, r, e.Cell)
-	}
+	return digestDelay, d.look(ctx, r, e.Cell) // with the rest of the lane, as of the same change
+}
+
+// takeDigest takes note of a lane's digest. That of a lane that is filled is as of where the last chunk has left it: nobody else fills it.
+func (d *driver) takeDigest(r *migrate.Record, id cell.ID, class cell.Class, m *fairleadv1.DigestLaneResponse) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.seen.Cell(r, e.Cell).Lanes[e.Class.Index()].DigestDone = m.GetDone()
-	return again, nil
+	l := &d.seen.Cell(r, id).Lanes[class.Index()]
+	l.DigestDone = m.GetDone()
+	if len(m.GetDigest()) != len(l.Digest) {
+		l.DigestDone = min(l.DigestDone, migrate.Whole-1)
+		return
+	}
+	l.Digest, l.DigestDone, l.DigestChange = [len(l.Digest)]byte(m.GetDigest()), migrate.Whole, m.GetChange()
+	if filled(l) {
+		l.DigestChange = l.Cursor.Change
+		if l.Cursor.Seeded != migrate.SeededAll {
+			l.DigestDone = 0
+		}
+	}
 }
 
 func (d *driver) wipe(ctx context.Context, r *migrate.Record, e migrate.Wipe) (time.Duration, error) {
@@ -169,7 +191,14 @@ func (d *driver) copyLane(ctx context.Context, r *migrate.Record, e migrate.Copy
 	}
 	switch {
 	case e.Urgent:
-		return 0, d.look(ctx, r, e.To) // its digest
+		call, cancel := d.call(ctx, r)
+		defer cancel()
+		m, err := one.to.DigestLane(call, &fairleadv1.DigestLaneRequest{Move: one.move, Tenant: one.tenant, Class: one.class})
+		if err != nil {
+			return 0, err
+		}
+		d.takeDigest(r, e.To, e.Class, m)
+		return 0, nil
 	case moved > 0:
 		return 0, nil
 	case r.State >= migrate.CutOver:

@@ -131,16 +131,18 @@ func laneSeen(v *fairleadv1.LaneView) migrate.LaneSeen {
 		Records: live + v.GetJobsEnded() + v.GetKeys(), Jobs: live, Ready: v.GetJobsReady(), Bytes: v.GetBytes(), Submitted: v.GetSubmitted(),
 		Granted: v.GetGranted(), OldestWait: v.GetOldestWait().AsDuration(), PredictedWait: v.GetPredictedWait().AsDuration(),
 	}
-	filled := mode == cell.ModeStaged || mode == cell.ModeStandby
-	if len(v.GetDigest()) != len(l.Digest) || filled && l.Cursor.Seeded != migrate.SeededAll { // that of a part is as of no change
+	if len(v.GetDigest()) != len(l.Digest) || filled(&l) && l.Cursor.Seeded != migrate.SeededAll { // that of a part is as of no change
 		return l
 	}
 	l.Digest, l.DigestDone, l.DigestChange = [len(l.Digest)]byte(v.GetDigest()), migrate.Whole, l.Change
-	if filled {
+	if filled(&l) {
 		l.DigestChange = l.Cursor.Change
 	}
 	return l
 }
+
+// filled reports whether the lane is filled from another cell.
+func filled(l *migrate.LaneSeen) bool { return l.Mode == cell.ModeStaged || l.Mode == cell.ModeStandby }
 
 // copied takes note of a chunk that the target has, and where the target is then.
 func (d *driver) copied(r *migrate.Record, e migrate.Copy, c chunk, at *fairleadv1.LaneCursor) {

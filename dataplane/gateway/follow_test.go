@@ -380,6 +380,20 @@ func TestWakesWithTheRoutes(t *testing.T) {
 				t.Errorf("%v: %v after %v", class, err, took)
 			}
 		}
+		// A home that opens the lane only a little later does not make them wait for much longer than that.
+		const opens = 30 * time.Millisecond
+		for range 20 {
+			w.fence(lane(cell.ClassBatch))
+			time.AfterFunc(450*time.Millisecond, func() { w.commit(lane(cell.ClassBatch), "a", opens, 0) })
+			began := time.Now()
+			_, err := s.Submit(t.Context(), &fairleadv1.SubmitRequest{Job: spec(batchClass, "x")})
+			if took := time.Since(began) - 450*time.Millisecond; err != nil || took < opens || took > opens+2*againMin {
+				t.Errorf("%v after %v", err, took)
+			}
+			w.fence(lane(cell.ClassBatch))
+			w.commit(lane(cell.ClassBatch), "b", 0, 0)
+			w.updates.Wait()
+		}
 		// With the batch lane and then the other there, a is not asked any more.
 		before := w.cells["a"].calls
 		if _, err := s.Submit(t.Context(), &fairleadv1.SubmitRequest{Job: spec(interactive, "x")}); err != nil || w.cells["a"].calls != before {

@@ -170,6 +170,7 @@ func (t *trip) wait(ctx context.Context, known ...route.Lane) error {
 			changed = t.f.cfg.Changed()
 		}
 		if t.changed(known) {
+			t.delay = 0 // the new home may be about to open the lane
 			return nil
 		}
 		select {

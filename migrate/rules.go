@@ -333,6 +333,7 @@ func doRestart(r *Record, l *Lane, e *Event) {
 	r.Attempt++
 	r.Retries++
 	r.Progress = Progress{}
+	r.Entered = e.Time
 	for i := range r.Lanes {
 		r.Lanes[i].Fences = 0
 	}

@@ -130,6 +130,9 @@ func (l *Leader) checkLanes(f *faults) {
 	}
 	for _, le := range l.leases.heap {
 		fenced := le.book.mode == cell.ModeFenced
+		if le.parted && (!le.revoked || le.book.mode == cell.ModeOpen) {
+			f.add("the lease of %v, revoked %v, is of a lane that is %v, and has left with it", le.job, le.revoked, le.book.mode)
+		}
 		if le.frozen != (fenced && !le.revoked) || le.frozen != (le.expires == never) {
 			f.add("the lease of %v, revoked %v, is frozen %v in a lane that is %v, and expires at %d", le.job, le.revoked, le.frozen, le.book.mode, le.expires)
 		}

@@ -288,6 +288,9 @@ func (l *Leader) inherit(lane *engine.Lane, now cell.Instant) {
 		}
 	}
 	slices.SortFunc(jobs, func(a, b *engine.Job) int { return cmp.Compare(a.Seq, b.Seq) })
+	for _, le := range l.leasesOf(l.book(lane.ID)) {
+		le.parted = false // what left and is not among those has ended where the lane was: its worker is to stop
+	}
 	for _, j := range jobs {
 		delete(l.moves.away, j.ID)
 		if le := l.leases.get(j.ID); le != nil {

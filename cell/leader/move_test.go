@@ -296,3 +296,55 @@ func TestCopiesTakeTurns(t *testing.T) {
 		t.Errorf("entries begin with %s", kinds)
 	}
 }
+
+// copyTo copies what the other does not have of the lane yet.
+func (m *shunt) copyTo(n *shunt, from engine.Cursor) engine.Cursor {
+	m.t.Helper()
+	for {
+		records, _, next, err := m.state.Export(m.lane, from, 1000, 1000)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if next == from {
+			return from
+		}
+		f := engine.ImportFact{Lane: m.lane, Move: m.move, Begin: from, End: next, Records: records}
+		if err := n.do(&Call{Import: &Import{Fact: f}}).Import.Result.Err; err != nil {
+			m.t.Fatal(err)
+		}
+		from = next
+	}
+}
+
+// TestEndedElsewhere brings a lane back in which a job has ended meanwhile that a worker of this cell runs still: while the lane is away the worker is
+// not told to stop by this cell, and then it is.
+func TestEndedElsewhere(t *testing.T) {
+	m, n := newShunt(t), &shunt{world: newWorld(t, testConfig(), engine.DefaultLimits(), 2), t: t}
+	p := m.one(time.Hour)
+	le := m.hold()
+	n.lane, n.move, n.epoch = m.lane, m.move, 100
+	stage := engine.StageFact{Lane: m.lane, Policy: m.state.Tenant("a").Policy, Move: m.move, Epoch: n.epoch}
+	calls := []*Call{n.do(&Call{Stage: &Stage{Fact: stage}}), m.do(&Call{Track: &Track{Fact: engine.TrackFact{Lane: m.lane, Move: m.move}}})}
+	for _, c := range calls {
+		if _, r := c.fact(); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	m.mode(cell.ModeFenced)
+	at := m.copyTo(n, engine.Cursor{})
+	n.mode(cell.ModeOpen)
+	m.mode(cell.ModeStandby)
+	if err := n.do(&Call{Cancel: &Cancel{Tenant: "a", JobID: p.id}}).Cancel.Result.Err; err != nil {
+		t.Fatal(err)
+	}
+	n.mode(cell.ModeFenced)
+	n.copyTo(m, at)
+	if r := m.report(le, Epochs{}, false); len(r.Cancels) != 0 || len(r.Elsewhere) != 1 {
+		t.Errorf("an extension is answered by %+v and %+v", r.Cancels, r.Elsewhere)
+	}
+	m.epoch = 200
+	m.mode(cell.ModeOpen)
+	if r := m.report(le, Epochs{}, false); len(r.Cancels) != 1 || len(r.Elsewhere) != 0 {
+		t.Errorf("an extension is answered by %+v and %+v after it came back", r.Cancels, r.Elsewhere)
+	}
+}

@@ -178,12 +178,14 @@ func (s *State) importJob(l *Lane, p *portable) *Job {
 		s.replaceJob(j, p.job)
 	}
 	s.importBounds(j, p.bounds)
-	switch h := hashKey(j.Spec.Key); p.holds {
-	case keyLives:
-		s.vacate(l, h)
+	if p.holds == keyNone {
+		return j
+	}
+	h := hashKey(j.Spec.Key)
+	s.vacate(l, h)
+	if p.holds == keyLives {
 		s.takeKey(l, h, j)
-	case keyWindow:
-		s.vacate(l, h)
+	} else {
 		s.importKey(l, &keyRecord{hash: h, job: j.ID, body: j.BodyHash, expires: p.expires})
 	}
 	return j

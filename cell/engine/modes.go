@@ -18,7 +18,7 @@ const (
 // modeModes is how many modes there are.
 const modeModes = int(cell.ModeTombstone) + 1
 
-// transitions says what a ModeFact may do to a lane of one mode, by the mode that it asks for. Staging is a fact of its own.
+// transition says whether a ModeFact may take a lane from one mode to another. Staging is a fact of its own.
 //
 //	open    -> fenced              it takes nothing from that entry on
 //	fenced  -> open                nothing came of it
@@ -27,12 +27,18 @@ const modeModes = int(cell.ModeTombstone) + 1
 //	standby -> open                it came back
 //	staged, standby, fenced -> tombstone
 //	any but staged -> itself       at a later epoch: what was between did not get here, as when a fence is given up before the cell heard of it
-var transitions = [modeModes][modeModes]modeRule{
-	cell.ModeOpen:      {cell.ModeOpen: modeHigher, cell.ModeFenced: modeHigher},
-	cell.ModeFenced:    {cell.ModeFenced: modeHigher, cell.ModeOpen: modeHigher, cell.ModeStandby: modeSame, cell.ModeTombstone: modeSame},
-	cell.ModeStaged:    {cell.ModeOpen: modeHigher, cell.ModeTombstone: modeSame},
-	cell.ModeStandby:   {cell.ModeStandby: modeHigher, cell.ModeOpen: modeHigher, cell.ModeTombstone: modeSame},
-	cell.ModeTombstone: {cell.ModeTombstone: modeHigher},
+func transition(from, to cell.Mode) modeRule {
+	rules := [modeModes][modeModes]modeRule{
+		cell.ModeOpen:      {cell.ModeOpen: modeHigher, cell.ModeFenced: modeHigher},
+		cell.ModeFenced:    {cell.ModeFenced: modeHigher, cell.ModeOpen: modeHigher, cell.ModeStandby: modeSame, cell.ModeTombstone: modeSame},
+		cell.ModeStaged:    {cell.ModeOpen: modeHigher, cell.ModeTombstone: modeSame},
+		cell.ModeStandby:   {cell.ModeStandby: modeHigher, cell.ModeOpen: modeHigher, cell.ModeTombstone: modeSame},
+		cell.ModeTombstone: {cell.ModeTombstone: modeHigher},
+	}
+	if !to.Valid() {
+		return modeNever
+	}
+	return rules[from][to]
 }
 
 // CheckLane returns why a lane takes nothing of a caller who knows it at an epoch, 0 for one who does not say: a *LaneError that wraps
@@ -106,10 +112,7 @@ func (l *Lane) checkMode(f *ModeFact) error {
 	if f.Epoch < l.Epoch || f.Epoch == l.Epoch && f.Move != l.Move {
 		return ErrMoveStale
 	}
-	rule := modeNever
-	if f.Mode.Valid() {
-		rule = transitions[l.Mode][f.Mode]
-	}
+	rule := transition(l.Mode, f.Mode)
 	switch {
 	case rule == modeNever:
 		return l.cannot("become " + f.Mode.String())
@@ -208,11 +211,11 @@ func (s *State) applyStage(f *StageFact, a *Applied) Result {
 // comes to nothing does not raise; but not by the move that it has, nor by an earlier attempt.
 func (l *Lane) checkStage(f *StageFact) error {
 	rests := l.Mode == cell.ModeTombstone || l.Mode == cell.ModeStaged
-	later := f.Move.Migration != l.Move.Migration || f.Move.Attempt > l.Move.Attempt
+	earlier := f.Move.Migration == l.Move.Migration && f.Move.Attempt <= l.Move.Attempt
 	switch {
-	case f.Epoch == 0 || f.Epoch < l.Epoch || f.Epoch == l.Epoch && !(rests && later):
+	case f.Epoch == 0 || f.Epoch < l.Epoch || f.Epoch == l.Epoch && (!rests || earlier):
 		return ErrMoveStale
-	case !rests && !(l.serves() && l.unused()):
+	case !rests && (!l.serves() || !l.unused()):
 		return l.cannot("be staged")
 	case !l.unused():
 		return ErrLaneFilled

@@ -32,7 +32,7 @@ type TrackFact struct {
 	Off  bool
 }
 
-// ModeFact is a lane's next mode; see transitions in modes.go. The same mode, epoch and move again is a duplicate with the index of the first.
+// ModeFact is a lane's next mode; see transition in modes.go. The same mode, epoch and move again is a duplicate with the index of the first.
 type ModeFact struct {
 	Lane  cell.Lane
 	Mode  cell.Mode

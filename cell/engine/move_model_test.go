@@ -75,7 +75,6 @@ type replicas struct {
 	snapshot *engine.Snapshot // of b
 	bytes    []byte
 	hash     [32]byte
-	dump     map[string]string
 	since    [][]byte
 	credit   cell.Cost // what the tenant may have left of it here, at most
 }

@@ -255,8 +255,17 @@ func (l *load) check() {
 	there := map[string]int{}
 	for _, class := range cell.Classes() {
 		_, ln := l.owner(lane(class))
+		places := map[string]int{} // of the last job of each batch
 		for _, j := range ln.jobs {
 			there[j.id]++
+			var n, k, i int
+			if parts, _ := fmt.Sscanf(j.operation, "op-%d-%d-%d", &n, &k, &i); parts == 3 {
+				name := fmt.Sprintf("%d-%d", n, k)
+				if i < places[name] {
+					l.t.Errorf("%s comes after the batch's %d in its lane", j.operation, places[name])
+				}
+				places[name] = i
+			}
 			if l.accepted[j.id] != j.operation || l.reported[j.id] != j.done || j.taken > 1 {
 				l.t.Errorf("%+v: accepted as %q, reported %v", j, l.accepted[j.id], l.reported[j.id])
 			}

@@ -200,6 +200,9 @@ func (c *fakeCell) submit(ctx context.Context, tenant cell.TenantID, known [2]ce
 	if what, epoch := c.what(l, known[l.Class.Index()]); what != "" {
 		return nil, say(ctx, what, l.Class.String(), epoch)
 	}
+	if spec.GetOperation() == "bad" {
+		return nil, rejection.New(connect.CodeInvalidArgument, &fairleadv1.Rejection{Reason: rejection.ReasonBadField})
+	}
 	c.w.jobs++
 	j := &fakeJob{id: fmt.Sprintf("job_%d", c.w.jobs), operation: spec.GetOperation(), lane: l, seq: c.w.jobs}
 	c.lanes[l].jobs = append(c.lanes[l].jobs, j)
@@ -225,15 +228,14 @@ func (c *fakeCell) SubmitBatch(ctx context.Context, req *fairleadv1.SubmitBatchR
 	for i, spec := range req.GetJobs() {
 		r := &fairleadv1.SubmitResult{}
 		resp.Results = append(resp.Results, r)
-		if spec.GetOperation() == "bad" {
-			field := fmt.Sprintf("jobs[%d].operation", i)
-			r.Rejection = &fairleadv1.Rejection{Code: "invalid_argument", Reason: "BAD_FIELD", Field: field, Message: field + " is bad"}
-			continue
-		}
 		j, err := c.submit(ctx, tenant, known, spec)
 		if err != nil {
 			r.Rejection = rejection.From(err)
 			r.Rejection.Code = err.Code().String()
+			if r.GetRejection().GetReason() == rejection.ReasonBadField {
+				r.Rejection.Field = fmt.Sprintf("jobs[%d].operation", i)
+				r.Rejection.Message = r.GetRejection().GetField() + " is bad"
+			}
 			continue
 		}
 		r.JobId = j.id

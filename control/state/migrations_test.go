@@ -650,3 +650,42 @@ func TestTargetIsKept(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An assignment is decided on both lanes: a fence that was given up has raised the epoch of one.
+func TestAssignAfterAbort(t *testing.T) {
+	s := moving(t)
+	run(t, s, "m1", migrate.Ramping)
+	step(t, s, "m1", migrate.EventFence, cell.ClassBatch)
+	step(t, s, "m1", migrate.EventAbort, 0)
+	step(t, s, "m1", migrate.EventEnd, 0)
+	homes := s.View().Homes("a")
+	if homes[0].Epoch >= homes[1].Epoch {
+		t.Fatalf("%+v", homes)
+	}
+	c := command.Assign{Tenant: "a", Cell: "us", Expect: homes[0].Epoch, Time: 5000}
+	if r := apply(t, s, s.Index()+1, c); word(r) != "stale" {
+		t.Errorf("%+v", r)
+	}
+	c.Expect = homes[1].Epoch
+	if r := apply(t, s, s.Index()+1, c); r.Refused != nil || r.Assignment.Epoch != homes[1].Epoch+1 || s.View().Homes("a")[1].Epoch != r.Assignment.Epoch {
+		t.Errorf("%+v", r)
+	}
+}
+
+// The mark of an evacuation stays until the cell is open again.
+func TestEvacuationIsMarked(t *testing.T) {
+	s := moving(t)
+	for _, c := range []struct {
+		phase    placement.Phase
+		evacuate bool
+		want     bool
+	}{
+		{placement.PhaseCordoned, false, false}, {placement.PhaseCordoned, true, true}, {placement.PhaseDraining, false, true},
+		{placement.PhaseCordoned, false, true}, {placement.PhaseOpen, false, false}, {placement.PhaseCordoned, false, false},
+	} {
+		r := apply(t, s, s.Index()+1, command.SetCellPhase{Cell: "eu", Phase: c.phase, Evacuate: c.evacuate, Time: 5000})
+		if r.Refused != nil || r.Repeated || r.Cell.Evacuating != c.want {
+			t.Errorf("%v, %v: %+v", c.phase, c.evacuate, r)
+		}
+	}
+}

@@ -180,8 +180,12 @@ func TestModeTable(t *testing.T) {
 				epoch cell.Epoch
 				move  cell.Move
 			}{
-				{"lower", 4, siteMove}, {"own", 5, siteMove}, {"own, another's", 5, other}, {"higher", 6, siteMove},
-				{"higher, a later attempt's", 6, later}, {"higher, another's", 6, other},
+				{"lower", 4, siteMove},
+				{"own", 5, siteMove},
+				{"own, another's", 5, other},
+				{"higher", 6, siteMove},
+				{"higher, a later attempt's", 6, later},
+				{"higher, another's", 6, other},
 			} {
 				x := laneIn(t, from)
 				r := x.do(&engine.ModeFact{Lane: siteLane, Mode: to, Epoch: c.epoch, Move: c.move})
@@ -254,9 +258,8 @@ func TestStageTable(t *testing.T) {
 			f := siteStage(c.epoch)
 			f.Move.Attempt = 7
 			r := x.do(f)
-			var mode *engine.ModeError
 			if c.mode {
-				if !errors.As(r.Err, &mode) {
+				if _, ok := errors.AsType[*engine.ModeError](r.Err); !ok {
 					t.Errorf("got %v", r.Err)
 				}
 				return

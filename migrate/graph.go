@@ -16,8 +16,8 @@ func Graph() string {
 			continue
 		}
 		for _, s := range u.from {
-			if k == EventAbort && s == CutOver || k == EventRestart && s < Provisioned {
-				continue // the one is refused with what to do instead, the other clears away first
+			if k == EventAbort && s == CutOver {
+				continue // it is refused with what to do instead
 			}
 			fmt.Fprintf(&b, "    %s --> %s: %s\n", s, u.to(s), k)
 		}

@@ -59,7 +59,8 @@ func toRamping() []migrate.Event { return slices.Repeat([]migrate.Event{{Kind: m
 // switched are the events of one class.
 func switched(class cell.Class) []migrate.Event {
 	return []migrate.Event{
-		{Kind: migrate.EventFence, Class: class}, {Kind: migrate.EventCommit, Class: class, Position: 5, Change: 3, Digest: [32]byte{1}},
+		{Kind: migrate.EventFence, Class: class},
+		{Kind: migrate.EventCommit, Class: class, Position: 5, Change: 3, Digest: [32]byte{1}},
 		{Kind: migrate.EventActivate, Class: class},
 	}
 }

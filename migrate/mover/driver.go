@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -196,7 +197,7 @@ func (d *driver) prove(ctx context.Context, r *migrate.Record) {
 
 // propose hands control an event.
 func (d *driver) propose(ctx context.Context, r migrate.Record, e migrate.Propose) error {
-	point := "propose " + e.Event.Kind.String()
+	point := keyOf(e).String()
 	if err := d.fail(ctx, r, "before "+point); err != nil {
 		return err
 	}
@@ -213,7 +214,7 @@ func (d *driver) propose(ctx context.Context, r migrate.Record, e migrate.Propos
 	}
 	delete(d.failures, keyOf(e))
 	if event.Kind != migrate.EventProgress && event.Kind != migrate.EventGates {
-		d.log.InfoContext(ctx, "migration step", "event", event.Kind.String(), "class", event.Class.String(), "why", event.Why, "state", after.State.String())
+		d.log.InfoContext(ctx, "migration step", "step", strings.TrimPrefix(point, "propose "), "state", after.State.String(), "why", event.Why)
 	}
 	return d.fail(ctx, r, "after "+point)
 }

@@ -355,8 +355,8 @@ func TestMoveDrivenByMany(t *testing.T) {
 		})
 	}
 	for _, want := range []string{
-		"before set fenced east batch", "after set fenced east batch", "before propose commit", "after propose commit", "before set open west interactive",
-		"after set open west interactive", "after propose activate", "before copy west batch", "after stage batch", "before set tombstone east batch",
+		"before set fenced east batch", "after set fenced east batch", "before propose commit batch", "after propose commit interactive", "before set open west interactive",
+		"after set open west interactive", "after propose activate batch", "before copy west batch", "after stage batch", "before set tombstone east batch",
 		"after wipe east interactive", "before propose end",
 	} {
 		if !points[want] {

@@ -237,7 +237,10 @@ func (l *Leader) boundsOf(id cell.TenantID) func(func(string, int64) bool) {
 func (l *Leader) turn(lane *engine.Lane, now cell.Instant) {
 	l.more = true // whatever was held up
 	b := l.book(lane.ID)
-	switch was := b.mode; {
+	was := b.mode
+	switch {
+	case was == lane.Mode:
+		return // it was confirmed at a later epoch
 	case lane.Mode == cell.ModeFenced:
 		l.sched.Suspend(lane.ID)
 		l.freeze(b)

@@ -88,7 +88,21 @@ func (x *twin) step() {
 		x.retry(p)
 	case n < 36:
 		x.promise()
+	case n < 37:
+		x.confirm(p.lane())
 	}
+}
+
+// confirm opens a lane that is open at a later epoch, as after a fence that was given up before its cell heard of it.
+func (x *twin) confirm(lane cell.Lane) {
+	h := x.homes[lane]
+	if x.moves[lane] != nil {
+		return
+	}
+	m := &move{t: x, lane: lane, from: h.side, to: 1 - h.side, name: cell.Move{Migration: cell.MigrationID(fmt.Sprint("m", x.next())), Attempt: 1}}
+	x.moves[lane] = m
+	h.epoch = x.next()
+	m.mode(h.side, cell.ModeOpen, h.epoch, m.end)
 }
 
 func (x *twin) retry(p *plan) {

@@ -680,8 +680,12 @@ func TestEvacuationIsMarked(t *testing.T) {
 		evacuate bool
 		want     bool
 	}{
-		{placement.PhaseCordoned, false, false}, {placement.PhaseCordoned, true, true}, {placement.PhaseDraining, false, true},
-		{placement.PhaseCordoned, false, true}, {placement.PhaseOpen, false, false}, {placement.PhaseCordoned, false, false},
+		{placement.PhaseCordoned, false, false},
+		{placement.PhaseCordoned, true, true},
+		{placement.PhaseDraining, false, true},
+		{placement.PhaseCordoned, false, true},
+		{placement.PhaseOpen, false, false},
+		{placement.PhaseCordoned, false, false},
 	} {
 		r := apply(t, s, s.Index()+1, command.SetCellPhase{Cell: "eu", Phase: c.phase, Evacuate: c.evacuate, Time: 5000})
 		if r.Refused != nil || r.Repeated || r.Cell.Evacuating != c.want {

@@ -121,9 +121,9 @@ func controlProblem(err error, c *control, m *fairleadv1.Migration) error {
 	}
 	switch {
 	case c.action == fairleadv1.MigrationAction_MIGRATION_ACTION_ABORT && committed(m):
-		p.Remedy = "a class is served by " + m.GetTarget() + " already; take it back with: fairlead migrate reverse --tenant " + m.GetTenant()
+		p.Remedy = "take it back with: fairlead migrate reverse --tenant " + m.GetTenant()
 	case c.action == fairleadv1.MigrationAction_MIGRATION_ACTION_REVERSE && !committed(m):
-		p.Remedy = "nothing is switched yet; end it with: fairlead migrate abort --tenant " + m.GetTenant()
+		p.Remedy = "end it with: fairlead migrate abort --tenant " + m.GetTenant()
 	case c.action == fairleadv1.MigrationAction_MIGRATION_ACTION_COMPLETE:
 		p.Remedy = "see where it stands with: fairlead migrate status --tenant " + m.GetTenant()
 	default:
@@ -257,8 +257,8 @@ says what it would do, and asks first.`,
 func (a *app) migrateCompleteCommand() *cobra.Command {
 	return a.controlCommand(&cobra.Command{
 		Use: "complete --tenant TENANT", Short: "End the time in which a migration can be reversed",
-		Long: `Complete lets the old cell go: it is fed no more, and what it still holds of the tenant is wiped bit by bit. After it there is no way back but
-a migration in the other direction. It says what is lost by it, and asks first.`,
+		Long: `Complete lets the old cell go: it is fed no more, and some ten minutes later what it still holds of the tenant is wiped bit by bit. After it there
+is no way back but a migration in the other direction. It says what is lost by it, and asks first.`,
 		Example: "  fairlead migrate complete --tenant acme --dry-run\n  fairlead migrate complete --tenant acme --yes",
 	}, &control{
 		action: fairleadv1.MigrationAction_MIGRATION_ACTION_COMPLETE, doing: "complete", asks: "Let the old cell of %s go? It cannot be reversed any more.",

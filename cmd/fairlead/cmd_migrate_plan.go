@@ -77,19 +77,34 @@ func printMigrationPlan(p *output.Printer, plan *fairleadv1.PlanMigrationRespons
 	if o.GetPauseMax() != nil {
 		pauseMax = output.ProtoDuration(o.GetPauseMax())
 	}
-	err := p.Describe([]output.Pair{
+	pairs := []output.Pair{
 		{Key: "Tenant", Value: output.Safe(plan.GetTenant())},
 		{Key: "From", Value: output.Safe(plan.GetSource())},
 		{Key: "To", Value: output.Safe(plan.GetTarget())},
-		{Key: "To copy", Value: fmt.Sprintf("%s, %s", moveview.Counted(int(plan.GetJobs()), "job"), output.Bytes(plan.GetBytes()))},
-		{Key: "Copying takes", Value: about(output.ProtoDuration(plan.GetCopyTime())) + ", while the tenant is served"},
-		{Key: "Pause", Value: fmt.Sprintf("%s for each class, one after the other; at %s it is taken back", about(output.ProtoDuration(plan.GetPause())), pauseMax)},
-	})
-	if err != nil {
+	}
+	if len(plan.GetSteps()) > 0 { // else it was blocked before anything was foretold
+		pairs = append(pairs,
+			output.Pair{Key: "To copy", Value: fmt.Sprintf("%s, %s", moveview.Counted(int(plan.GetJobs()), "job"), output.Bytes(plan.GetBytes()))},
+			output.Pair{Key: "Copying takes", Value: about(output.ProtoDuration(plan.GetCopyTime())) + ", while the tenant is served"},
+			output.Pair{
+				Key: "Pause", Value: fmt.Sprintf("%s for each class, one after the other; at %s it is taken back", about(output.ProtoDuration(plan.GetPause())), pauseMax),
+			})
+	}
+	if err := p.Describe(pairs); err != nil {
 		return err
 	}
 	if err := section(p, gateColumns(), gateRows(plan.GetGates())); err != nil {
 		return err
+	}
+	if err := printSteps(p, plan); err != nil {
+		return err
+	}
+	return p.Text("\n" + planVerdict(plan))
+}
+
+func printSteps(p *output.Printer, plan *fairleadv1.PlanMigrationResponse) error {
+	if len(plan.GetSteps()) == 0 {
+		return nil
 	}
 	if err := p.Text("\nSteps:"); err != nil {
 		return err
@@ -105,7 +120,7 @@ func printMigrationPlan(p *output.Printer, plan *fairleadv1.PlanMigrationRespons
 			return err
 		}
 	}
-	return p.Text("\n" + planVerdict(plan))
+	return nil
 }
 
 // fenced reports whether a step is of the switch of a class: the first of them stops it.

@@ -40,6 +40,7 @@ func TestMoves(t *testing.T) {
 		"copied", "import repeated", "fenced", "unfenced", "committed", "reversed", "released", "aborted", "snapshot restored", "moved to 0", "moved to 1",
 		"refused moving", "refused moved", "refused behind", "job gone", "key gone", "key alone", "dropped", "apart", "late outcome taken", "cursor lost",
 		"snapshot while fenced", "snapshot while tracked", "snapshot while filled", "credit split",
+		"fenced again", "open again",
 	}
 	var missing []string
 	for _, w := range want {
@@ -568,6 +569,10 @@ func (r *moveRun) copying(class int, d *dice) {
 	switch {
 	case d.one(40):
 		r.abort(class)
+	case d.one(60):
+		v.epoch += 2
+		r.mustMode(v.home, class, cell.ModeOpen, v.epoch)
+		r.seen["open again"]++
 	case d.one(60): // another tracking: what the cursor follows is lost
 		late := v.move()
 		late.Attempt++
@@ -615,6 +620,11 @@ func (r *moveRun) fenced(class int, d *dice) {
 		r.seen["unfenced"]++
 		v.phase = driveCopy
 		return
+	}
+	if d.one(10) { // the cell did not hear of what was between
+		v.epoch += 2
+		r.mustMode(v.home, class, cell.ModeFenced, v.epoch)
+		r.seen["fenced again"]++
 	}
 	if !r.copyChunk(class, d) {
 		return

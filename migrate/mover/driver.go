@@ -155,17 +155,17 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// await returns at until, or once the record is at another generation.
+// await returns at until, or once the record is at another generation. changed is from before the record was read.
 func (d *driver) await(ctx context.Context, generation uint64, changed <-chan struct{}, until time.Time) {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	for {
+		if r, ok := d.cfg.Control.Record(d.id); !ok || r.Generation != generation {
+			return
+		}
 		select {
 		case <-changed:
 			changed = d.cfg.Control.Changed()
-			if r, ok := d.cfg.Control.Record(d.id); !ok || r.Generation != generation {
-				return
-			}
 		case <-timer.C:
 			return
 		case <-ctx.Done():

@@ -70,8 +70,7 @@ func (d *turn) lost() bool {
 func (d *turn) admitted() {
 	clean := true
 	for _, c := range d.r.Order {
-		dst := d.seen(d.r.Target, c)
-		if left := dst.Known && dst.Mode != cell.ModeOpen && (dst.Mode != cell.ModeTombstone || dst.holds()); left && d.r.Attempt == 1 {
+		if d.r.Attempt == 1 && d.seen(d.r.Target, c).leftover() {
 			d.giveUp(HeldBroken, fmt.Sprintf("%s has something left of %s, which is cleared away first", d.r.Target, c))
 			return
 		}
@@ -113,8 +112,11 @@ const doublingsMax = 6
 func (d *turn) sweep(c cell.Class) bool {
 	s := d.seen(d.r.Target, c)
 	switch {
-	case !s.Known || s.Mode == cell.ModeOpen: // if it is in use there, a gate says so
+	case !s.leftover(): // if it is in use there, a gate says so
 		return true
+	case s.Mode == cell.ModeOpen:
+		d.do(SetMode{Cell: d.r.Target, Class: c, Mode: cell.ModeFenced, Epoch: d.buried(c, s)})
+		return false
 	case s.Mode != cell.ModeTombstone:
 		mode := SetMode{Cell: d.r.Target, Class: c, Mode: cell.ModeTombstone, Epoch: d.buried(c, s)}
 		if d.lane(c).Phase == Returned {
@@ -122,11 +124,10 @@ func (d *turn) sweep(c cell.Class) bool {
 		}
 		d.do(mode)
 		return false
-	case s.holds():
+	default:
 		d.do(Wipe{Cell: d.r.Target, Class: c})
 		return false
 	}
-	return true
 }
 
 // buried returns the epoch of a tombstone at the target: no lower than any that a call of this migration may still come with, and above that of another's. Where no

@@ -144,7 +144,7 @@ func (l *LaneSeen) mode() string {
 
 func (d *turn) roomGate() Gate {
 	for _, c := range d.r.Order {
-		if s := d.seen(d.r.Target, c); s.Known && s.Mode == cell.ModeOpen && s.holds() {
+		if s := d.seen(d.r.Target, c); s.Known && s.Mode == cell.ModeOpen && s.Records > 0 {
 			return gate(GateRoom, false, "%s serves %s already, with %d records", d.r.Target, c, s.Records)
 		}
 	}
@@ -305,10 +305,18 @@ func (d *turn) reverseGate() Gate {
 	return gate(GateReverseLag, true, "the source follows")
 }
 
+// reverseLag is how many times more changes the source may lack of a class that is taken back than the target of one that is switched: whoever reverses is in a
+// hurry, and the stream that it follows is looked at seldomer.
+const reverseLag = 10
+
+// reverseDigestGate demands that little is left to be copied at the fence, and nothing to be computed.
 func (d *turn) reverseDigestGate() Gate {
 	for _, c := range d.r.Order {
 		if d.lane(c).Owner != d.r.Target {
 			continue
+		}
+		if lag := d.seen(d.r.Target, c).LagRecords; lag > reverseLag*d.cfg.LagRecordsMax {
+			return gate(GateLag, false, "the source is %d changes behind with %s, above %d", lag, c, reverseLag*d.cfg.LagRecordsMax)
 		}
 		for _, id := range []cell.ID{d.r.Source, d.r.Target} {
 			if done := d.seen(id, c).DigestDone; done < Whole {

@@ -157,6 +157,39 @@ func idle(known bool) func(*ideal) {
 	}
 }
 
+// TestNextClears: what is left at the target of earlier attempts, or of an earlier home there, is cleared away by an attempt of its own, and then it is staged above
+// every epoch that was seen.
+func TestNextClears(t *testing.T) {
+	for name, left := range map[string]LaneSeen{
+		"staged by another":    {Known: true, Mode: cell.ModeStaged, Epoch: 7, Move: cell.Move{Migration: "old", Attempt: 3}, Records: 5},
+		"a full tombstone":     {Known: true, Mode: cell.ModeTombstone, Epoch: 7, Records: 5},
+		"a charged tombstone":  {Known: true, Mode: cell.ModeTombstone, Epoch: 7, Charged: 5},
+		"open and charged":     {Known: true, Mode: cell.ModeOpen, Epoch: 7, Charged: 5},
+		"open and never used":  {Known: true, Mode: cell.ModeOpen, Epoch: 7},
+		"fenced and forgotten": {Known: true, Mode: cell.ModeFenced, Epoch: 7, Move: cell.Move{Migration: "old", Attempt: 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := reach(t, DefaultOptions(), inState(Admitted))
+			w.o.Target.Lanes[1] = left
+			for range 100 {
+				if w.r.State != Seeding {
+					w.round(&Plan{})
+				}
+			}
+			if w.r.State != Seeding {
+				t.Fatalf("it stays %s: %v", w.r.State, w.next())
+			}
+			l := w.o.Target.Lanes[1]
+			if l.Epoch <= left.Epoch || l.Move != w.r.Move() || l.Records != 0 || l.Charged != 0 {
+				t.Errorf("%+v", l)
+			}
+			if clears := left.leftover(); clears != (w.r.Attempt == 3) {
+				t.Errorf("attempt %d", w.r.Attempt)
+			}
+		})
+	}
+}
+
 // TestNextByHand: a class is fenced only when an operator says so.
 func TestNextByHand(t *testing.T) {
 	o := DefaultOptions()

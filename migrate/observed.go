@@ -55,6 +55,19 @@ type LaneSeen struct {
 // holds reports whether there is something to wipe.
 func (l *LaneSeen) holds() bool { return l.Records > 0 || l.Charged > 0 }
 
+// leftover reports whether a lane of the target, which does not serve the class, has to be cleared away before it can be filled. One that is open with nothing in it
+// can be, unless it was charged once; one that is open with jobs is no leftover.
+func (l *LaneSeen) leftover() bool {
+	switch {
+	case !l.Known:
+		return false
+	case l.Mode == cell.ModeOpen:
+		return l.Records == 0 && l.Charged > 0
+	default:
+		return l.Mode != cell.ModeTombstone || l.holds()
+	}
+}
+
 // filled reports whether the lane has everything up to a change.
 func (l *LaneSeen) filled(change uint64) bool {
 	return l.Known && l.Cursor.Seeded == SeededAll && l.Cursor.Change >= change

@@ -129,7 +129,7 @@ func (g *race) operate() {
 
 // TestRace: whatever two drivers, an operator and the network do, one of abort and commit wins, nothing is lost or done twice, and it comes to an end.
 func TestRace(t *testing.T) {
-	seeds := uint64(2000)
+	seeds := uint64(1500)
 	if testing.Short() {
 		seeds = 300
 	}

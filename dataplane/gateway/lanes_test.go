@@ -102,9 +102,10 @@ func (w *lanes) fence(l cell.Lane) {
 func (w *lanes) unfence(l cell.Lane, later time.Duration) {
 	w.mu.Lock()
 	c, ln := w.owner(l)
-	ln.mode, ln.epoch = cell.ModeOpen, ln.epoch+1
+	epoch := ln.epoch + 1
+	ln.mode, ln.epoch = cell.ModeOpen, epoch
 	w.mu.Unlock()
-	w.publish(l, c.id, ln.epoch, later)
+	w.publish(l, c.id, epoch, later)
 }
 
 // commit gives a fenced lane to the cell, which opens it after a while; the gateway is told after another.
@@ -293,12 +294,16 @@ func (c *fakeCell) WaitJob(ctx context.Context, req *fairleadv1.WaitJobRequest) 
 	for {
 		c.w.mu.Lock()
 		j, err := c.find(ctx, req.GetJobId())
+		resp := &fairleadv1.WaitJobResponse{}
+		if err == nil {
+			resp.Job, resp.Done = j.proto(), j.done
+		}
 		c.w.mu.Unlock()
 		if err != nil {
 			return nil, err
 		}
-		if j.done || !time.Now().Before(until) {
-			return &fairleadv1.WaitJobResponse{Job: j.proto(), Done: j.done}, nil
+		if resp.GetDone() || !time.Now().Before(until) {
+			return resp, nil
 		}
 		if !pause(ctx, 50*time.Millisecond) {
 			return nil, ctx.Err()

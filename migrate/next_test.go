@@ -233,6 +233,34 @@ func TestNextKeepsHome(t *testing.T) {
 	}
 }
 
+// TestNextAfterRestore: control's epochs are far ahead of the cells' after it was restored from a backup. Wherever that finds a migration, the cells follow and it
+// comes to its end.
+func TestNextAfterRestore(t *testing.T) {
+	const ahead = 1000
+	batch := cell.ClassBatch
+	for name, is := range map[string]func(*ideal) bool{
+		"seeding": inState(Seeding), "ready": inState(Ready), "cut over": inState(CutOver), "committed": inPhase(batch, Committed),
+		"observing": inPhase(batch, Observing), "committed and open": func(w *ideal) bool {
+			return w.r.Lanes[batch.Index()].Phase == Committed && w.o.Target.Lanes[batch.Index()].Mode == cell.ModeOpen
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := reach(t, DefaultOptions(), is)
+			for i := range w.r.Lanes {
+				w.r.Lanes[i].Epoch += ahead
+			}
+			for range 500 {
+				w.round(&Plan{})
+			}
+			for i := range w.r.Lanes {
+				if l := w.o.Target.Lanes[i]; w.r.State != Released || l.Mode != cell.ModeOpen || l.Epoch != w.r.Lanes[i].Epoch {
+					t.Fatalf("%s: %s at %d, not at %d: %v", w.r.State, l.Mode, l.Epoch, w.r.Lanes[i].Epoch, w.next())
+				}
+			}
+		})
+	}
+}
+
 // TestNextNeverSilent: in every state there is something to do or to wait for, with nothing seen, too.
 func TestNextNeverSilent(t *testing.T) {
 	for s := Declared; s <= RolledBack; s++ {

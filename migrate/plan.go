@@ -208,15 +208,16 @@ func (w *ideal) do(e Effect) {
 
 func (w *ideal) setMode(e SetMode) {
 	l := w.lane(e.Cell, e.Class)
+	was := l.Mode
 	l.Mode, l.Epoch, l.Move = e.Mode, e.Epoch, w.r.Move()
 	switch e.Mode {
 	case cell.ModeFenced:
 		l.Fence = 1
 	case cell.ModeOpen:
 		l.Fence = 0
-		l.Tracked = e.Cell == w.r.Target
-		l.LagKnown = l.Tracked
-		l.Granted = w.r.Options.CanaryJobs
+		if was == cell.ModeStaged {
+			l.Tracked, l.LagKnown, l.Granted = true, true, w.r.Options.CanaryJobs
+		}
 	case cell.ModeStandby:
 		l.Cursor = Cursor{Seeded: SeededAll, Change: l.Change}
 		l.Tracked = false

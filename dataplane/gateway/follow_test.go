@@ -463,6 +463,7 @@ func TestAbsentFromBothHomes(t *testing.T) {
 			_, err = s.GetJob(t.Context(), &fairleadv1.GetJobRequest{JobId: "nobody's"})
 			_, err2 := s.WaitJob(t.Context(), &fairleadv1.WaitJobRequest{JobId: "nobody's"})
 			if connect.CodeOf(err) != connect.CodeNotFound || connect.CodeOf(err2) != connect.CodeNotFound ||
+				rejection.From(err).GetReason() != rejection.ReasonNotFound || rejection.From(err2).GetReason() != rejection.ReasonNotFound ||
 				w.cells["a"].calls != a+3 || w.cells["b"].calls != b+3 {
 				t.Errorf("%s: %v, %v after %d and %d calls", name, err, err2, w.cells["a"].calls-a, w.cells["b"].calls-b)
 			}
@@ -817,6 +818,7 @@ func TestPollFollows(t *testing.T) {
 		if leases != 1 || took > 6*time.Second {
 			t.Errorf("%d leases after %v", leases, took)
 		}
+		bothHomesInTurn(t, w)
 		w.fence(lane(cell.ClassInteractive))
 		w.commit(lane(cell.ClassInteractive), "b", 0, 0)
 		w.updates.Wait()
@@ -824,6 +826,28 @@ func TestPollFollows(t *testing.T) {
 			t.Errorf("together again: %d leases after %v", leases, took)
 		}
 	})
+}
+
+// bothHomesInTurn checks that a worker is given jobs of both homes when both have more than it takes.
+func bothHomesInTurn(t *testing.T, w *lanes) {
+	t.Helper()
+	const each = 8
+	for i := range 2 * each {
+		if _, err := w.jobService().Submit(t.Context(), &fairleadv1.SubmitRequest{Job: spec(fairleadv1.Class(1+i%2), "x")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from := map[string]int{}
+	for n := range 2 * each {
+		resp, err := w.workerService("t-a", "").Lease(t.Context(), &fairleadv1.LeaseRequest{Session: "s", MaxJobs: 1, Wait: durationpb.New(time.Second)})
+		if err != nil || len(resp.GetLeases()) != 1 {
+			t.Fatal(resp, err)
+		}
+		at, _, _ := strings.Cut(resp.GetLeases()[0].GetToken(), ".")
+		if from[at]++; n == each && len(from) != 2 {
+			t.Errorf("the first %d come from %v", n, from)
+		}
+	}
 }
 
 // What does not concern a lane passes as it came, whatever a cell says of it.

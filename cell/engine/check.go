@@ -334,20 +334,30 @@ func (c *checker) moves() {
 		c.fault("%d changes have no numbers", n)
 	}
 	for _, l := range c.state.lanes {
-		k := l.tracker
-		filled := l.Mode == cell.ModeStaged || l.Mode == cell.ModeStandby
-		switch {
-		case !l.Mode.Valid() || l.Mode == cell.ModeFenced && l.Fence == 0 || l.serves() && l.Fence != 0,
-			l.Mode != cell.ModeFenced && l.atFence != cell.TenantAccount{}:
-			c.fault("lane %v is %v, fenced at %d", l.ID, l.Mode, l.Fence)
-		case l.Tracked != (k != nil) || k != nil && !l.holds():
-			c.fault("lane %v is %v, tracked %v", l.ID, l.Mode, l.Tracked)
-		case !filled && (l.Cursor != Cursor{} || l.inherited != nil) || filled && l.Cursor.Change != l.Change:
-			c.fault("lane %v is %v, filled up to %v, at change %d", l.ID, l.Mode, l.Cursor, l.Change)
+		if fault := l.contradicts(); fault != "" {
+			c.fault("lane %v %s", l.ID, fault)
 		}
-		if k != nil {
-			c.tracker(l, k)
+		if l.tracker != nil {
+			c.tracker(l, l.tracker)
 		}
+	}
+}
+
+// contradicts returns what of a lane's mode, and of what comes with it, cannot be together, and nothing when all can.
+func (l *Lane) contradicts() string {
+	k := l.tracker
+	filled := l.Mode == cell.ModeStaged || l.Mode == cell.ModeStandby
+	switch {
+	case !l.Mode.Valid() || (l.Mode == cell.ModeFenced) != (l.Fence != 0) && (l.Mode == cell.ModeFenced || l.serves()):
+		return fmt.Sprintf("is %v, fenced at %d", l.Mode, l.Fence)
+	case l.Tracked != (k != nil) || k != nil && (!l.holds() || k.since > l.Change):
+		return fmt.Sprintf("is %v, tracked %v, at change %d", l.Mode, l.Tracked, l.Change)
+	case !filled && (l.Cursor != Cursor{} || l.inherited != nil), filled && l.Cursor.Change != l.Change:
+		return fmt.Sprintf("is %v, filled up to %v, at change %d", l.Mode, l.Cursor, l.Change)
+	case l.Mode != cell.ModeFenced && l.atFence != cell.TenantAccount{}, l.wiping && l.Mode != cell.ModeStaged:
+		return fmt.Sprintf("is %v, with an account of its fence, or half wiped", l.Mode)
+	default:
+		return ""
 	}
 }
 

@@ -790,6 +790,7 @@ func FuzzRestore(f *testing.F) {
 	f.Add(snapshotOf(f, x.s))
 	x.must(x.outcome(engine.OutcomeFatal))
 	f.Add(snapshotOf(f, x.s))
+	f.Add(snapshotOf(f, goldenMoved(f)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, b := range [][]byte{b, sealSnapshot(splitSnapshot(b))} { // a checksum that fits lets the fuzzer in
 			s, err := engine.Restore(fixtureLimits(), bytes.NewReader(b))
@@ -811,5 +812,41 @@ func FuzzRestore(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
+	})
+}
+
+func FuzzImport(f *testing.F) {
+	a := newSite(f, fixtureLimits())
+	a.must(&engine.PolicyFact{Policy: sitePolicy()})
+	a.run(a.submit("k"))
+	a.submit("l")
+	a.must(&engine.TrackFact{Lane: siteLane, Move: siteMove})
+	for n := 1; n < 2000; n *= 3 {
+		records, _, _, err := a.s.Export(siteLane, engine.Cursor{}, n, 1000)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(records)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		x := newSite(t, fixtureLimits())
+		x.must(siteStage(2))
+		end := engine.Cursor{Seeded: engine.SeededAll, Change: 1}
+		before := x.s.Hash()
+		r := x.do(&engine.ImportFact{Lane: siteLane, Move: siteMove, End: end, Records: b})
+		if r.Err != nil {
+			x.s.Apply(1, &engine.Entry{})
+			if x.s.Hash() != before {
+				t.Fatalf("refused with %v, it changed something", r.Err)
+			}
+			return
+		}
+		restored, err := engine.Restore(fixtureLimits(), bytes.NewReader(snapshotOf(t, x.s)))
+		if err != nil || restored.Hash() != x.s.Hash() {
+			t.Fatalf("restored: %v", err)
+		}
+		x.must(siteMode(cell.ModeOpen, 3, 0))
+		x.now = math.MaxInt64
+		x.entry(&engine.Entry{})
 	})
 }

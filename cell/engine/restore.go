@@ -162,6 +162,9 @@ func (rs *restorer) move(l *Lane, m *laneMove) {
 		rs.state.track(l, m.tracking)
 		l.tracker.since, l.tracker.accepted = m.since, m.accepted
 	}
+	if fault := l.contradicts(); fault != "" {
+		rs.contradiction("lane %v %s", l.ID, fault)
+	}
 }
 
 // buildChanges gives the records of tracked lanes their numbers.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -110,41 +112,56 @@ func printSteps(p *output.Printer, plan *fairleadv1.PlanMigrationResponse) error
 		return err
 	}
 	switched := make(map[fairleadv1.Class]bool)
+	undo, since := "", 0 // what undoes a step, and the first step that it undoes
 	for i, step := range plan.GetSteps() {
 		notices := "nothing"
-		if fenced(step) && !switched[step.GetClass()] {
-			switched[step.GetClass()] = true
-			notices = fmt.Sprintf("its %s jobs stand still for %s; calls wait that long, and none fails", classText(step.GetClass()), about(output.ProtoDuration(plan.GetPause())))
+		switch class := step.GetClass(); {
+		case !ramps(step):
+		case switched[class]:
+			notices = "nothing more"
+		default:
+			switched[class] = true
+			notices = fmt.Sprintf("its %s jobs stand still for %s, from here until it is opened; calls wait that long, and none fails",
+				classText(class), about(output.ProtoDuration(plan.GetPause())))
 		}
-		if err := p.Text(stepText(i+1, step, notices)); err != nil {
+		lines := []string{stepTitle(i+1, step), "     The tenant notices: " + notices + "."}
+		switch {
+		case step.GetUndo() == "":
+		case step.GetUndo() == undo:
+			lines = append(lines, fmt.Sprintf("     To undo: as step %d", since))
+		default:
+			undo, since = step.GetUndo(), i+1
+			lines = append(lines, "     To undo: "+strings.TrimSuffix(output.Safe(undo), "."))
+		}
+		if err := p.Text(strings.Join(lines, "\n")); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// fenced reports whether a step is of the switch of a class: the first of them stops it.
-func fenced(step *fairleadv1.PlannedStep) bool {
+// ramps reports whether a step is of the switch of a class: the first of them stops it.
+func ramps(step *fairleadv1.PlannedStep) bool {
 	return step.GetState() == fairleadv1.MigrationState_MIGRATION_STATE_RAMPING && step.GetClass() != fairleadv1.Class_CLASS_UNSPECIFIED
 }
 
-func stepText(n int, step *fairleadv1.PlannedStep, notices string) string {
+func stepTitle(n int, step *fairleadv1.PlannedStep) string {
 	what := moveview.State(step.GetState())
 	if c := step.GetClass(); c != fairleadv1.Class_CLASS_UNSPECIFIED {
 		what += " " + classText(c)
 	}
-	if step.GetTime() != nil {
+	if step.GetTime().AsDuration() > 0 {
 		what += ", " + about(output.ProtoDuration(step.GetTime()))
 	}
-	text := fmt.Sprintf("%3d. %s (%s)\n     The tenant notices: %s.", n, sentence(step.GetText()), what, notices)
-	if step.GetUndo() != "" {
-		text += "\n     To undo: " + sentence(step.GetUndo())
-	}
-	return text
+	return fmt.Sprintf("%3d. %s (%s)", n, sentence(step.GetText()), what)
 }
 
-// sentence is a server's sentence without its end, for a line that goes on.
-func sentence(s string) string { return strings.TrimSuffix(output.Safe(s), ".") }
+// sentence is a server's sentence, begun with a capital and without its end, for a line that goes on.
+func sentence(s string) string {
+	s = strings.TrimSuffix(output.Safe(s), ".")
+	first, size := utf8.DecodeRuneInString(s)
+	return string(unicode.ToUpper(first)) + s[size:]
+}
 
 // planVerdict is the last line of a plan.
 func planVerdict(plan *fairleadv1.PlanMigrationResponse) string {
@@ -155,6 +172,9 @@ func planVerdict(plan *fairleadv1.PlanMigrationResponse) string {
 		}
 	}
 	text := "It can be done now."
+	if last := lastAbort(plan); last > 0 {
+		text += fmt.Sprintf(" Up to step %d fairlead migrate abort takes everything back; after it fairlead migrate reverse does.", last)
+	}
 	if n := len(plan.GetBlockers()); n > 0 {
 		lines := make([]string, 0, n)
 		for _, b := range plan.GetBlockers() {
@@ -166,6 +186,16 @@ func planVerdict(plan *fairleadv1.PlanMigrationResponse) string {
 		text += fmt.Sprintf(" Read %s above first.", moveview.Counted(warnings, "warning"))
 	}
 	return text
+}
+
+// lastAbort is the number of the last step that an abort undoes, where a reverse undoes the next; 0 when the plan has none.
+func lastAbort(plan *fairleadv1.PlanMigrationResponse) int {
+	for i, step := range plan.GetSteps() {
+		if i > 0 && strings.HasPrefix(step.GetUndo(), "reverse") {
+			return i
+		}
+	}
+	return 0
 }
 
 func gateColumns() []output.Column {

@@ -20,7 +20,7 @@ func (s *State) Unlearn() {
 // KeysOf returns what stands under the lane's keys.
 func (s *State) KeysOf(lane cell.Lane) []string {
 	var all []string
-	for _, r := range s.Lane(lane).keys {
+	for _, r := range s.Lane(lane).keys { // order-free: sorted below
 		all = append(all, fmt.Sprintf("%x %v %x %d", r.hash, r.job, r.body, r.expires))
 	}
 	slices.Sort(all)

@@ -45,6 +45,8 @@ type chunk struct {
 // modelRules are the changes of mode that a cell allows: 1 at a higher epoch, 2 also at its own by the same move.
 func modelRules(from, to cell.Mode) int {
 	switch {
+	case from == to && to != cell.ModeStaged: // what was between did not come
+		return 1
 	case from == cell.ModeOpen && to == cell.ModeFenced,
 		from == cell.ModeFenced && to == cell.ModeOpen,
 		from == cell.ModeStaged && to == cell.ModeOpen,
@@ -73,6 +75,12 @@ func (l *modelLane) setMode(to cell.Mode, epoch cell.Epoch, attempt uint32, equa
 	}
 	l.before = l.epoch
 	l.mode, l.epoch, l.attempt = to, epoch, attempt
+	if from == to {
+		if to == cell.ModeFenced {
+			l.fence = uint64(epoch)
+		}
+		return
+	}
 	switch to {
 	case cell.ModeFenced:
 		l.fence = uint64(epoch)

@@ -150,23 +150,22 @@ func (d *turn) progress() {
 const restingProgress = 30
 
 // keepHome sees to it that the cell that has a class by the record serves it at the record's epoch. That is to be done when a switch was given up: the fence may
-// have come, may come yet, or was lost. A lane that was never reached by it is fenced and opened too: else the fence could come after everything has ended, and
+// have come, may come yet, or was lost. A lane that was never reached by it is told the epoch too: else the fence could come after everything has ended, and
 // nobody would open the lane again.
 func (d *turn) keepHome(c cell.Class) {
 	l := d.lane(c)
 	s := d.seen(l.Owner, c)
-	switch {
-	case !d.looked(l.Owner) || !s.Known || s.Epoch >= l.Epoch:
-	case s.Mode == cell.ModeFenced && d.ourMigration(s):
+	if !d.looked(l.Owner) || !s.Known || s.Epoch >= l.Epoch {
+		return
+	}
+	if s.Mode == cell.ModeFenced && d.ourMigration(s) || s.Mode == cell.ModeOpen && stale(l, s) {
 		d.do(SetMode{Cell: l.Owner, Class: c, Mode: cell.ModeOpen, Epoch: l.Epoch})
-	case s.Mode == cell.ModeOpen && stale(l, s):
-		d.do(SetMode{Cell: l.Owner, Class: c, Mode: cell.ModeFenced, Epoch: l.Epoch - 1})
 	}
 }
 
 // stale reports whether a lane that is open has to learn of the record's epoch: one that was never touched by a migration serves at any.
 func stale(l *Lane, s *LaneSeen) bool {
-	return s.Epoch+1 < l.Epoch && (l.FencedAt != 0 || s.Epoch != 0)
+	return s.Epoch < l.Epoch && (l.FencedAt != 0 || s.Epoch != 0)
 }
 
 // atHome reports whether nothing is left for keepHome to do.

@@ -215,12 +215,6 @@ func TestNextKeepsHome(t *testing.T) {
 		if w.r, err = w.r.Apply(Event{Kind: EventAbort, Attempt: 1, Time: w.now}); err != nil {
 			t.Fatal(err)
 		}
-		if !came {
-			if want := (SetMode{Cell: w.r.Source, Class: batch, Mode: cell.ModeFenced, Epoch: fence}); !has(w.next(), want) {
-				t.Errorf("%v does not have %v", w.next(), want)
-			}
-			w.do(SetMode{Cell: w.r.Source, Class: batch, Mode: cell.ModeFenced, Epoch: fence})
-		}
 		if want := (SetMode{Cell: w.r.Source, Class: batch, Mode: cell.ModeOpen, Epoch: fence + 1}); !has(w.next(), want) {
 			t.Errorf("%v does not have %v", w.next(), want)
 		}

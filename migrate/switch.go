@@ -108,21 +108,14 @@ func (d *turn) commit(c cell.Class, src *LaneSeen) {
 	})
 }
 
-// activate has a class's new owner open it, and says so once it has. There is no other way from here. Where control was restored from a backup the lane may be open at
-// an epoch that lies far back: it is fenced for a moment, to be opened at the record's.
+// activate has a class's new owner open it, and says so once it has. There is no other way from here.
 func (d *turn) activate(c cell.Class, kind Kind) {
 	l := d.lane(c)
-	s := d.seen(l.Owner, c)
-	open := d.ours(s) && s.Mode == cell.ModeOpen
-	switch {
-	case open && s.Epoch == l.Epoch:
+	if s := d.seen(l.Owner, c); d.ours(s) && s.Mode == cell.ModeOpen && s.Epoch == l.Epoch {
 		d.propose(Event{Kind: kind, Class: c, Pause: max(0, d.now.Sub(l.FencedAt))})
 		return
-	case open && stale(l, s):
-		d.do(SetMode{Cell: l.Owner, Class: c, Mode: cell.ModeFenced, Epoch: l.Epoch - 1})
-	default:
-		d.do(SetMode{Cell: l.Owner, Class: c, Mode: cell.ModeOpen, Epoch: l.Epoch, Share: d.share(c)})
 	}
+	d.do(SetMode{Cell: l.Owner, Class: c, Mode: cell.ModeOpen, Epoch: l.Epoch, Share: d.share(c)})
 	d.waitFor(0, fmt.Sprintf("%s to open %s", l.Owner, c))
 }
 

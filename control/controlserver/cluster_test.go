@@ -194,6 +194,7 @@ type fakeCell struct {
 	name cell.ID
 
 	mu        sync.Mutex
+	held      heldRecords
 	voters    []*fairleadv1.Peer
 	tenants   map[cell.TenantID]*fairleadv1.TenantPromise
 	promises  map[cell.OrganizationID]*fairleadv1.OrganizationPromise

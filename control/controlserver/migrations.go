@@ -62,6 +62,10 @@ func (s *Server) start(ctx context.Context, req *fairleadv1.StartMigrationReques
 	if err != nil {
 		return migrate.Record{}, false, err
 	}
+	reason, err := reasonOf(req.GetReason())
+	if err != nil {
+		return migrate.Record{}, false, err
+	}
 	options, err := optionsOf(req.GetOptions())
 	if err != nil {
 		return migrate.Record{}, false, err
@@ -75,7 +79,7 @@ func (s *Server) start(ctx context.Context, req *fairleadv1.StartMigrationReques
 		if err != nil {
 			return migrate.Record{}, false, err
 		}
-		c, err := s.declare(view, t.ID(), target, cmp.Or(req.GetReason(), reasonOperator), s.actor(ctx), options)
+		c, err := s.declare(view, t.ID(), target, reason, s.actor(ctx), options)
 		if err != nil {
 			return migrate.Record{}, false, err
 		}
@@ -87,6 +91,19 @@ func (s *Server) start(ctx context.Context, req *fairleadv1.StartMigrationReques
 			return migrate.Record{}, false, err
 		}
 	}
+}
+
+// reasonOf returns why a tenant is to move.
+func reasonOf(reason string) (string, error) {
+	known := []string{
+		reasonOperator, string(placement.ReasonWhale), string(placement.ReasonEvacuate), string(placement.ReasonReturn), string(placement.ReasonRebalance),
+	}
+	if reason = cmp.Or(reason, reasonOperator); !slices.Contains(known, reason) {
+		return "", &cell.FieldError{
+			Field: "reason", Problem: fmt.Sprintf("is %.60q", reason), Remedy: "use one of " + strings.Join(known, ", ") + ", or leave it out",
+		}
+	}
+	return reason, nil
 }
 
 // startAgain reports whether a start was refused because of something that came between: somebody else was first, or what it was decided on is not so

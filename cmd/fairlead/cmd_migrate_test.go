@@ -48,6 +48,24 @@ func TestMigrationIsDrawn(t *testing.T) {
 	}
 }
 
+// TestEvacuationIsDrawn: on a terminal each tenant on its way has a bar below the cell.
+func TestEvacuationIsDrawn(t *testing.T) {
+	migrating(t)
+	a, out, talk := fakeApp("")
+	a.talks = true
+	code := a.execute(t.Context(), []string{"cell", "evacuate", "cell-a", "--yes", "--watch", "--interval", "10ms"})
+	if code != failure.OK || !strings.Contains(out.String(), "by a migration") {
+		t.Fatalf("exit code %d: %s%s", code, out, talk)
+	}
+	for _, want := range []string{
+		"\r\x1b[Jcell-a: cordoned, 3 tenants are left; on their way: acme declared\n", "  acme               ░░░░░░░░░░░░░░░░░░░░░░░░   3 %  to cell-b, declared\n", "\x1b[2A",
+	} {
+		if !strings.Contains(talk.String(), want) {
+			t.Errorf("it lacks %q:\n%s", want, talk)
+		}
+	}
+}
+
 // TestFollowingOutlastsControl: while nobody leads control it is asked again, for a while.
 func TestFollowingOutlastsControl(t *testing.T) {
 	f := migrating(t)

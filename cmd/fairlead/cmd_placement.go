@@ -235,8 +235,9 @@ func (a *app) placementApplyCommand() *cobra.Command {
 	var placeOnly, dryRun, yes bool
 	cmd := &cobra.Command{
 		Use: "apply", Short: "Carry out what placement would do now",
-		Long: `Apply carries out a plan: what needs no migration at once. With --index it is the plan that was looked at, and it is refused when what it relies
-on has changed since; without, it is whatever would be planned now, so it shows that and asks first.`,
+		Long: `Apply carries out a plan: what needs no migration at once, and the rest by a migration each, which it begins. With --index it is the plan that was
+looked at, and it is refused when what it relies on has changed since; without, it is whatever would be planned now, so it shows that and asks
+first.`,
 		Example: "  fairlead placement apply --index 4711\n  fairlead placement apply --place-only --yes",
 		Args:    arguments(false), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -274,7 +275,10 @@ on has changed since; without, it is whatever would be planned now, so it shows 
 			if err != nil {
 				return err
 			}
-			return a.printDone(p, tenantsOf(resp.GetPlan()), resp, "%d decisions took effect, %d wait for a migration.", resp.GetApplied(), resp.GetNeedMigration())
+			if resp.GetNeedMigration() > 0 {
+				a.next("fairlead migrate list --live")
+			}
+			return a.printDone(p, tenantsOf(resp.GetPlan()), resp, "%d decisions took effect, and %d go on as migrations.", resp.GetApplied(), resp.GetNeedMigration())
 		},
 	}
 	cmd.Flags().Uint64Var(&index, "index", 0, "`index` of the plan that was looked at")

@@ -41,7 +41,7 @@ func TestTenantMovesUnderLoad(t *testing.T) {
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				newLoad(t, rand.New(rand.NewPCG(seed, 7))).run()
+				newLoad(t, rand.New(rand.NewPCG(seed, 7))).runLoad()
 			})
 		})
 	}
@@ -63,20 +63,20 @@ func newLoad(t *testing.T, rng *rand.Rand) *load {
 	return &load{lanes: newLanes(t, nil), t: t, rng: rng, done: make(chan struct{}), accepted: map[string]string{}, reported: map[string]bool{}}
 }
 
-func (l *load) run() {
+func (l *load) runLoad() {
 	var clients sync.WaitGroup
 	names := []string{"connect", "json", "grpc", "grpc-web", "gzip"}
 	for n := range 5 {
 		service := l.jobService(protocols()[names[n]]...)
 		seed := l.rng.Uint64()
-		clients.Go(func() { l.client(service, rand.New(rand.NewPCG(seed, 1)), n) })
+		clients.Go(func() { l.clientLoad(service, rand.New(rand.NewPCG(seed, 1)), n) })
 		options := protocols()[names[n]]
-		clients.Go(func() { l.worker(l.workerService("t-a", "", options...), "own") })
-		clients.Go(func() { l.worker(l.workerService("platform", "a", options...), "a") })
-		clients.Go(func() { l.worker(l.workerService("platform", "b", options...), "b") })
+		clients.Go(func() { l.workerLoad(l.workerService("t-a", "", options...), "own") })
+		clients.Go(func() { l.workerLoad(l.workerService("platform", "a", options...), "a") })
+		clients.Go(func() { l.workerLoad(l.workerService("platform", "b", options...), "b") })
 	}
 	for range 12 {
-		l.step()
+		l.stepLoad()
 	}
 	close(l.done)
 	clients.Wait()
@@ -86,8 +86,8 @@ func (l *load) run() {
 
 func (l *load) some(most time.Duration) time.Duration { return rand.N(most) + time.Millisecond }
 
-// step moves a lane, or does not after all.
-func (l *load) step() {
+// stepLoad moves a lane, or does not after all.
+func (l *load) stepLoad() {
 	time.Sleep(l.some(2 * time.Second))
 	ln := lane(cell.Classes()[l.rng.IntN(2)])
 	l.lanes.mu.Lock()
@@ -96,14 +96,14 @@ func (l *load) step() {
 	l.fence(ln)
 	time.Sleep(l.some(300 * time.Millisecond))
 	if l.rng.IntN(3) == 0 {
-		l.unfence(ln, l.some(time.Second))
+		l.unfenceLane(ln, l.some(time.Second))
 		return
 	}
 	to := cell.ID("a")
 	if from.id == to {
 		to = "b"
 	}
-	l.commit(ln, to, l.some(100*time.Millisecond), l.some(time.Second))
+	l.commitLane(ln, to, l.some(100*time.Millisecond), l.some(time.Second))
 }
 
 func (l *load) running() bool {
@@ -124,8 +124,8 @@ func (l *load) accept(id, operation string) {
 	l.accepted[id] = operation
 }
 
-// client submits and looks, one call after the other.
-func (l *load) client(service fairleadv1connect.JobServiceClient, rng *rand.Rand, n int) {
+// clientLoad submits and looks, one call after the other.
+func (l *load) clientLoad(service fairleadv1connect.JobServiceClient, rng *rand.Rand, n int) {
 	var mine []string
 	for k := 0; l.running(); k++ {
 		time.Sleep(rand.N(30 * time.Millisecond))
@@ -202,8 +202,8 @@ func (l *load) batch(ctx context.Context, service fairleadv1connect.JobServiceCl
 	return nil
 }
 
-// worker leases, extends, and reports.
-func (l *load) worker(service fairleadv1connect.WorkerServiceClient, name string) {
+// workerLoad leases, extends, and reports.
+func (l *load) workerLoad(service fairleadv1connect.WorkerServiceClient, name string) {
 	for l.running() {
 		ctx, cancel := context.WithTimeout(l.t.Context(), 30*time.Second)
 		resp, err := service.Lease(ctx, &fairleadv1.LeaseRequest{
@@ -382,7 +382,7 @@ func TestWakesWithTheRoutes(t *testing.T) {
 		s := w.jobService()
 		for _, class := range cell.Classes() {
 			w.fence(lane(class))
-			time.AfterFunc(450*time.Millisecond, func() { w.commit(lane(class), "b", 0, 0) })
+			time.AfterFunc(450*time.Millisecond, func() { w.commitLane(lane(class), "b", 0, 0) })
 			began := time.Now()
 			_, err := s.Submit(t.Context(), &fairleadv1.SubmitRequest{Job: spec(fairleadv1.Class(class), "x")})
 			if took := time.Since(began); err != nil || took != 450*time.Millisecond {
@@ -393,14 +393,14 @@ func TestWakesWithTheRoutes(t *testing.T) {
 		const opens = 30 * time.Millisecond
 		for range 20 {
 			w.fence(lane(cell.ClassBatch))
-			time.AfterFunc(450*time.Millisecond, func() { w.commit(lane(cell.ClassBatch), "a", opens, 0) })
+			time.AfterFunc(450*time.Millisecond, func() { w.commitLane(lane(cell.ClassBatch), "a", opens, 0) })
 			began := time.Now()
 			_, err := s.Submit(t.Context(), &fairleadv1.SubmitRequest{Job: spec(batchClass, "x")})
 			if took := time.Since(began) - 450*time.Millisecond; err != nil || took < opens || took > opens+2*againMin {
 				t.Errorf("%v after %v", err, took)
 			}
 			w.fence(lane(cell.ClassBatch))
-			w.commit(lane(cell.ClassBatch), "b", 0, 0)
+			w.commitLane(lane(cell.ClassBatch), "b", 0, 0)
 			w.updates.Wait()
 		}
 		// With the batch lane and then the other there, a is not asked any more.
@@ -423,7 +423,7 @@ func TestStaleGateway(t *testing.T) {
 		}
 		for _, class := range cell.Classes() {
 			w.fence(lane(class))
-			w.commit(lane(class), "b", 0, 20*time.Second)
+			w.commitLane(lane(class), "b", 0, 20*time.Second)
 		}
 		began := time.Now()
 		_, err = s.Submit(t.Context(), &fairleadv1.SubmitRequest{Job: spec(interactive, "x")})
@@ -450,7 +450,7 @@ func TestAbsentFromBothHomes(t *testing.T) {
 			defer w.end()
 			s := w.jobService(options...)
 			w.fence(lane(cell.ClassBatch))
-			w.commit(lane(cell.ClassBatch), "b", 0, 0)
+			w.commitLane(lane(cell.ClassBatch), "b", 0, 0)
 			w.updates.Wait()
 			there, err := s.Submit(t.Context(), &fairleadv1.SubmitRequest{Job: spec(batchClass, "x")})
 			if err != nil {
@@ -489,7 +489,7 @@ func TestWaitJobAcrossMove(t *testing.T) {
 				if at > 20*time.Second {
 					to = "a"
 				}
-				w.commit(lane(cell.ClassBatch), to, 0, 0)
+				w.commitLane(lane(cell.ClassBatch), to, 0, 0)
 			})
 		}
 		began := time.Now()
@@ -624,7 +624,7 @@ func TestListAcrossMoves(t *testing.T) {
 							to = "a"
 						}
 						w.fence(l)
-						w.commit(l, to, 0, time.Duration(rng.IntN(2))*time.Second)
+						w.commitLane(l, to, 0, time.Duration(rng.IntN(2))*time.Second)
 					}
 					resp, err := s.ListJobs(t.Context(), req)
 					if err != nil {
@@ -698,7 +698,7 @@ func TestExtensionsFollow(t *testing.T) {
 				if resp, err := work.Report(t.Context(), req); err != nil || len(resp.GetCancels()) != 0 || time.Since(began) != 0 {
 					t.Errorf("%s, %s: while fenced: %v, %v after %v", name, whose, resp, err, time.Since(began))
 				}
-				w.commit(lane(cell.ClassBatch), "b", 0, 0)
+				w.commitLane(lane(cell.ClassBatch), "b", 0, 0)
 				w.updates.Wait()
 				if resp, err := work.Report(t.Context(), req); err != nil || len(resp.GetCancels()) != 0 {
 					t.Errorf("%s, %s: %v, %v", name, whose, resp, err)
@@ -736,7 +736,7 @@ func forgotten(t *testing.T, name string, moves int) {
 	}
 	for _, class := range []cell.Class{cell.ClassBatch, cell.ClassInteractive}[:moves] {
 		w.fence(lane(class))
-		w.commit(lane(class), "b", 0, 0)
+		w.commitLane(lane(class), "b", 0, 0)
 	}
 	w.updates.Wait()
 	_, ln := w.owner(lane(cell.ClassBatch))
@@ -774,7 +774,7 @@ func TestReportRepeated(t *testing.T) {
 		if _, err := work.Report(t.Context(), req); connect.CodeOf(err) != connect.CodeUnavailable {
 			t.Errorf("%v", err)
 		}
-		w.commit(lane(cell.ClassBatch), "b", 0, 0)
+		w.commitLane(lane(cell.ClassBatch), "b", 0, 0)
 		resp, err := work.Report(t.Context(), req)
 		if err != nil || len(resp.GetResults()) != 2 {
 			t.Fatal(resp, err)
@@ -805,7 +805,7 @@ func TestPollFollows(t *testing.T) {
 		}
 		time.AfterFunc(5*time.Second, func() {
 			w.fence(lane(cell.ClassBatch))
-			w.commit(lane(cell.ClassBatch), "b", 0, 0)
+			w.commitLane(lane(cell.ClassBatch), "b", 0, 0)
 			if _, err := s.Submit(t.Context(), &fairleadv1.SubmitRequest{Job: spec(batchClass, "x")}); err != nil {
 				t.Error(err)
 			}
@@ -820,7 +820,7 @@ func TestPollFollows(t *testing.T) {
 		}
 		bothHomesInTurn(t, w)
 		w.fence(lane(cell.ClassInteractive))
-		w.commit(lane(cell.ClassInteractive), "b", 0, 0)
+		w.commitLane(lane(cell.ClassInteractive), "b", 0, 0)
 		w.updates.Wait()
 		if leases, took := poll(); leases != 0 || took < 20*time.Second || took > 21*time.Second {
 			t.Errorf("together again: %d leases after %v", leases, took)
@@ -845,7 +845,7 @@ func bothHomesInTurn(t *testing.T, w *lanes) {
 		}
 		at, _, _ := strings.Cut(resp.GetLeases()[0].GetToken(), ".")
 		if from[at]++; n == each-1 && len(from) != 2 {
-			t.Errorf("the first %d come from %v", n, from)
+			t.Errorf("the first %d come from %v", each, from)
 		}
 	}
 }

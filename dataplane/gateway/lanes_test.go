@@ -98,18 +98,18 @@ func (w *lanes) fence(l cell.Lane) {
 	ln.mode, ln.epoch = cell.ModeFenced, ln.epoch+1
 }
 
-// unfence opens it again where it was, and tells the gateway after a while.
-func (w *lanes) unfence(l cell.Lane, later time.Duration) {
+// unfenceLane opens it again where it was, and tells the gateway after a while.
+func (w *lanes) unfenceLane(l cell.Lane, later time.Duration) {
 	w.mu.Lock()
 	c, ln := w.owner(l)
 	epoch := ln.epoch + 1
 	ln.mode, ln.epoch = cell.ModeOpen, epoch
 	w.mu.Unlock()
-	w.publish(l, c.id, epoch, later)
+	w.publishLane(l, c.id, epoch, later)
 }
 
-// commit gives a fenced lane to the cell, which opens it after a while; the gateway is told after another.
-func (w *lanes) commit(l cell.Lane, to cell.ID, opens, told time.Duration) {
+// commitLane gives a fenced lane to the cell, which opens it after a while; the gateway is told after another.
+func (w *lanes) commitLane(l cell.Lane, to cell.ID, opens, told time.Duration) {
 	w.mu.Lock()
 	_, ln := w.owner(l)
 	target := &fakeLane{mode: cell.ModeStaged, epoch: ln.epoch, jobs: slices.Clone(ln.jobs)}
@@ -117,15 +117,15 @@ func (w *lanes) commit(l cell.Lane, to cell.ID, opens, told time.Duration) {
 	epoch := ln.epoch + 1
 	w.cells[to].lanes[l] = target
 	w.mu.Unlock()
-	w.publish(l, to, epoch, told)
+	w.publishLane(l, to, epoch, told)
 	time.Sleep(opens)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	target.mode, target.epoch = cell.ModeOpen, epoch
 }
 
-// publish tells the gateway of the lane's home after a while; of what it was told of later it knows already.
-func (w *lanes) publish(l cell.Lane, home cell.ID, epoch cell.Epoch, later time.Duration) {
+// publishLane tells the gateway of the lane's home after a while; of what it was told of later it knows already.
+func (w *lanes) publishLane(l cell.Lane, home cell.ID, epoch cell.Epoch, later time.Duration) {
 	w.updates.Go(func() {
 		time.Sleep(later)
 		w.mu.Lock()

@@ -51,6 +51,7 @@ type driver struct {
 	seen     migrate.Observed
 	looks    uint64             // that were begun
 	lastLook map[cell.ID]uint64 // whose answer seen has
+	jobs     map[laneIn]int64   // of every state
 	lanes    [2]copying         // by Class.Index
 	total    counters
 	// bytesBefore is what a driver before this one had copied.
@@ -62,7 +63,7 @@ func newDriver(cfg Config, turns *turns, id cell.MigrationID) *driver {
 	return &driver{
 		cfg: cfg, turns: turns, id: id, log: cfg.Log.With("migration", string(id)),
 		failures: make(map[effectKey]failure), throttles: make(map[cell.ID]*throttle),
-		lastLook: make(map[cell.ID]uint64),
+		lastLook: make(map[cell.ID]uint64), jobs: make(map[laneIn]int64),
 	}
 }
 

@@ -21,6 +21,12 @@ type copying struct {
 	attempt               uint32  // of which this is
 }
 
+// laneIn is a lane of the tenant's in a cell.
+type laneIn struct {
+	cell  cell.ID
+	class cell.Class
+}
+
 // counters is what a driver has copied.
 type counters struct {
 	bytes, records int64
@@ -84,6 +90,11 @@ func (d *driver) look(ctx context.Context, r *migrate.Record, id cell.ID) error 
 		return nil
 	}
 	d.lastLook[id] = began
+	for _, v := range m.GetLanes() {
+		if class := cell.Class(v.GetClass()); class.Valid() {
+			d.jobs[laneIn{id, class}] = v.GetJobsDelayed() + v.GetJobsReady() + v.GetJobsLeased() + v.GetJobsEnded()
+		}
+	}
 	proved, baseline := c.Proved, c.Baseline
 	*c = CellSeen(m)
 	c.At, c.Proved, c.Baseline = now, proved, baseline
@@ -216,14 +227,14 @@ func (d *driver) progressLocked(r *migrate.Record, now time.Time) *migrate.Progr
 	p := migrate.Progress{
 		BytesCopied: d.bytesBefore + d.total.bytes, BytesPerSecond: max(d.total.lastWhole, d.total.recent), At: cell.InstantOf(now),
 	}
-	for i := range d.lanes {
-		one := &d.lanes[i]
+	for _, class := range cell.Classes() {
+		one := &d.lanes[class.Index()]
 		if one.from == "" {
 			continue
 		}
-		from := &d.seen.Cell(r, one.from).Lanes[i]
-		p.JobsTotal += from.Records
-		p.JobsCopied += max(0, from.Records-from.SeedLeft)
+		from, jobs := &d.seen.Cell(r, one.from).Lanes[class.Index()], d.jobs[laneIn{one.from, class}]
+		p.JobsTotal += jobs
+		p.JobsCopied += max(0, jobs-from.SeedLeft)
 		p.LagRecords += from.LagRecords
 		p.LagBytes += from.LagBytes
 		p.LagTime = max(p.LagTime, from.LagTime)

@@ -34,7 +34,7 @@ const (
 // A tenant's clients and workers go on while its lanes move to and fro, are given back, and the gateway hears of it late: nobody sees an error,
 // each job that was accepted is at its lane's owner once, answers belong to what was asked, and each completion is taken once.
 func TestTenantMovesUnderLoad(t *testing.T) {
-	seeds := uint64(6)
+	seeds := uint64(4)
 	if testing.Short() {
 		seeds = 1
 	}

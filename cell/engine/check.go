@@ -333,13 +333,18 @@ func (c *checker) moves() {
 	if n := len(c.state.dirty); n > 0 {
 		c.fault("%d changes have no numbers", n)
 	}
+	tracked := 0
 	for _, l := range c.state.lanes {
 		if fault := l.contradicts(); fault != "" {
 			c.fault("lane %v %s", l.ID, fault)
 		}
 		if l.tracker != nil {
+			tracked++
 			c.tracker(l, l.tracker)
 		}
+	}
+	if n := len(c.state.tracked); n != tracked {
+		c.fault("%d lanes are listed as tracked, %d are", n, tracked)
 	}
 }
 

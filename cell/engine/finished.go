@@ -123,10 +123,16 @@ func (s *State) drop(j *Job) {
 func (s *State) pushFinished(j *Job) {
 	list := j.finishedList()
 	if list.newest != nil && list.newest.finishSeq > j.finishSeq {
-		s.ended++
-		j.finishSeq = s.ended
+		j.finishSeq = s.number()
 	}
 	list.push(j)
+}
+
+// number returns the next number of an end, for one that did not happen here and now.
+func (s *State) number() uint64 {
+	s.ended++
+	s.numbered++
+	return s.ended
 }
 
 // forget removes an ended job. Its key stands until the window is over.

@@ -128,8 +128,7 @@ func (s *State) importGone(j *Job) {
 
 // importKey lets the key of a job that has ended stand.
 func (s *State) importKey(l *Lane, r *keyRecord) {
-	s.ended++
-	r.lane, r.seq = l, s.ended
+	r.lane, r.seq = l, s.number()
 	l.setKey(r)
 	s.keyRecords++
 	s.pushKey(r)
@@ -167,11 +166,13 @@ func (s *State) importJob(l *Lane, p *portable) *Job {
 		j = p.job
 		j.Lane = l
 		if j.State.Ended() {
-			s.ended++
-			j.finishSeq = s.ended
+			j.finishSeq = s.number()
 			j.finishedList().push(j)
 		}
-		s.accepted = max(s.accepted, j.Seq)
+		if j.Seq > s.accepted {
+			s.passed += j.Seq - s.accepted
+			s.accepted = j.Seq
+		}
 		s.insert(j, false)
 		s.mark(j)
 	} else {
@@ -216,8 +217,7 @@ func (s *State) replaceJob(j, as *Job) {
 	case stays:
 	case j.State.Ended():
 		if !ended || finished != j.Finished {
-			s.ended++
-			j.finishSeq = s.ended
+			j.finishSeq = s.number()
 		}
 		s.pushFinished(j)
 	default:

@@ -93,11 +93,11 @@ func (s *State) applyMode(f *ModeFact, a *Applied) Result {
 		s.shares = append(s.shares, share{lane: l, mode: f.Mode})
 	case cell.ModeStandby:
 		l.Cursor = Cursor{Seeded: SeededAll, Change: l.Change}
-		l.untrack()
+		s.untrack(l)
 		s.shares = append(s.shares, share{lane: l, mode: f.Mode, thousandths: f.Share})
 	case cell.ModeTombstone:
 		l.Cursor, l.inherited, l.digest = Cursor{}, nil, nil
-		l.untrack()
+		s.untrack(l)
 		if from == cell.ModeFenced {
 			s.shares = append(s.shares, share{lane: l, mode: f.Mode, thousandths: f.Share})
 		}
@@ -235,7 +235,7 @@ func (s *State) emptied(l *Lane) {
 	l.Charged, l.Account = 0, cell.LaneAccount{}
 	l.Cursor, l.Change, l.Submitted, l.Granted = Cursor{}, 0, 0, 0
 	l.inherited, l.digest, l.wiping = nil, nil, false
-	l.untrack()
+	s.untrack(l)
 }
 
 // wipeMax bounds what one WipeFact removes.

@@ -728,3 +728,20 @@ func TestProve(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 }
+
+// TestTotals counts what happened in a cell, not what came to it.
+func TestTotals(t *testing.T) {
+	_, b := moved(t, func(x *site) {
+		for range 5 {
+			x.run(x.submit(""))
+		}
+	})
+	accepted, ended := b.s.Totals()
+	if accepted != 5 || ended != 0 || b.s.Passed() != 5 {
+		t.Errorf("the last number is %d, %d of them passed by, and %d ended", accepted, b.s.Passed(), ended)
+	}
+	b.run(b.submit(""))
+	if accepted, ended := b.s.Totals(); accepted != 6 || ended != 1 || b.s.Passed() != 5 {
+		t.Errorf("the last number is %d, %d of them passed by, and %d ended", accepted, b.s.Passed(), ended)
+	}
+}

@@ -89,13 +89,11 @@ func (s *State) BeginSnapshot() (*Snapshot, error) {
 	return s.snapshot, nil
 }
 
-// trackers returns those of all lanes that are tracked.
+// trackers returns those of the lanes that are tracked.
 func (s *State) trackers() []*tracker {
-	var all []*tracker
-	for _, l := range s.lanes {
-		if l.tracker != nil {
-			all = append(all, l.tracker)
-		}
+	all := make([]*tracker, len(s.tracked))
+	for i, l := range s.tracked {
+		all[i] = l.tracker
 	}
 	return all
 }

@@ -35,6 +35,10 @@ type State struct {
 	finishedBytes       int64 // of open lanes
 	resting             int64 // the same of the others, which are not trimmed
 
+	// What the counters above grew by because of imports, since the process began.
+	passed, numbered uint64
+
+	tracked    []*Lane   // those that are, in no order
 	trackings  uint64    // how many trackings there were since the process began
 	digests    uint64    // and digests
 	goneMax    int       // see trackedDeletionsMax
@@ -140,8 +144,12 @@ func (s *State) Count(st JobState) int64 { return s.counts[st] }
 // Live returns the jobs that have not ended and their bytes.
 func (s *State) Live() (jobs, bytes int64) { return s.liveJobs, s.liveBytes }
 
-// Totals returns how many jobs were ever accepted and how many ends there were.
-func (s *State) Totals() (accepted, ended uint64) { return s.accepted, s.ended }
+// Totals returns the number of the job accepted last, and how many ends there were. Jobs that are imported raise the first to theirs, see
+// [State.Passed], and the second not at all while the process lives; it is for the difference of two moments.
+func (s *State) Totals() (accepted, ended uint64) { return s.accepted, s.ended - s.numbered }
+
+// Passed returns how many numbers of acceptance were passed by since the process began, because jobs with later ones were imported.
+func (s *State) Passed() uint64 { return s.passed }
 
 // Count returns how many of the lane's jobs are in state st.
 func (l *Lane) Count(st JobState) int64 { return l.counts[st] }

@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/fairlead/fairlead/cell"
+import (
+	"slices"
+
+	"github.com/fairlead/fairlead/cell"
+)
 
 // trackedDeletionsMax bounds the records of a tracked lane that are gone and still have to be told of, at about 150 bytes each. Beyond it the oldest are
 // let go, and whoever has not copied them yet begins again.
@@ -152,13 +156,18 @@ func (s *State) letGo(k *tracker) {
 
 // track begins to note a lane's changes, after its present one.
 func (s *State) track(l *Lane, move cell.Move) {
+	s.untrack(l)
+	s.tracked = append(s.tracked, l)
 	s.trackings++
 	l.tracker = &tracker{lane: l, number: s.trackings, move: move, since: l.Change, accepted: s.accepted}
 	l.Tracked = true
 }
 
 // untrack ends it.
-func (l *Lane) untrack() { l.tracker, l.Tracked = nil, false }
+func (s *State) untrack(l *Lane) {
+	l.tracker, l.Tracked = nil, false
+	s.tracked = slices.DeleteFunc(s.tracked, func(t *Lane) bool { return t == l })
+}
 
 func (s *State) applyTrack(f *TrackFact) Result {
 	l := s.Lane(f.Lane)
@@ -181,7 +190,7 @@ func (s *State) applyTrack(f *TrackFact) Result {
 	s.settle()
 	s.touchLane(l)
 	if f.Off {
-		l.untrack()
+		s.untrack(l)
 		l.digest = nil
 		return r
 	}

@@ -36,6 +36,7 @@ func startDoor(ctx context.Context, n *node) (*door, error) {
 	}
 	fc := gateway.DefaultForwardConfig()
 	fc.Routes, fc.Transport, fc.ParkMax, fc.Log = d.watcher.Table, n.lines.to, n.cfg.Agent.ParkMax, n.logger
+	fc.Changed = d.watcher.Changed
 	if d.forwarder, err = gateway.NewForwarder(fc); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,8 @@
 package migrate
 
 import (
+	"slices"
+
 	"github.com/fairlead/fairlead/cell"
 )
 
@@ -24,6 +26,8 @@ func (d *turn) reversing() {
 		switch {
 		case d.r.Held != "":
 			d.held()
+		case !d.allLetGo():
+			d.waitFor(0, "the target to let go of what it has given back")
 		case d.seen(d.r.Target, c).Broken:
 			d.hold(HeldBroken, "the target has forgotten changes that the source lacks: the way back is lost")
 		default:
@@ -32,7 +36,7 @@ func (d *turn) reversing() {
 		}
 		return
 	}
-	clean := d.tidy()
+	clean := d.allLetGo() && d.tidy()
 	switch {
 	case d.r.Held != "":
 		d.held()
@@ -41,6 +45,11 @@ func (d *turn) reversing() {
 	default:
 		d.propose(Event{Kind: EventEnd, Why: "nothing of the tenant is left at the target"})
 	}
+}
+
+// allLetGo reports whether the cells that classes have left have let go of them.
+func (d *turn) allLetGo() bool {
+	return d.looked(d.r.Target) && !slices.ContainsFunc(d.r.Order[:], func(c cell.Class) bool { return d.lane(c).Phase == Returned && !d.letGo(c) })
 }
 
 // keepReverseDigests asks for the digests that the way back needs.
@@ -80,6 +89,10 @@ func (d *turn) bury(c cell.Class) bool {
 	reached := s.Known && s.Epoch >= l.Staged
 	if !reached && (!s.Known || s.Mode == cell.ModeTombstone || s.Mode == cell.ModeOpen) {
 		d.do(Stage{Class: c, Epoch: l.Staged})
+		return false
+	}
+	if s.Mode == cell.ModeOpen { // it was seen before it was fenced
+		d.do(Look{Cell: d.r.Target})
 		return false
 	}
 	return d.sweep(c)

@@ -118,11 +118,7 @@ func (d *turn) sweep(c cell.Class) bool {
 		d.do(SetMode{Cell: d.r.Target, Class: c, Mode: cell.ModeFenced, Epoch: d.buried(c, s)})
 		return false
 	case s.Mode != cell.ModeTombstone:
-		mode := SetMode{Cell: d.r.Target, Class: c, Mode: cell.ModeTombstone, Epoch: d.buried(c, s)}
-		if d.lane(c).Phase == Returned {
-			mode.Share = d.share(c)
-		}
-		d.do(mode)
+		d.do(SetMode{Cell: d.r.Target, Class: c, Mode: cell.ModeTombstone, Epoch: d.buried(c, s)})
 		return false
 	default:
 		d.do(Wipe{Cell: d.r.Target, Class: c})
@@ -300,14 +296,21 @@ func (d *turn) fenceAt(l *Lane) cell.Instant {
 	return l.UnfencedAt.Add(d.cfg.FenceDelay << min(l.Fences-1, doublingsMax))
 }
 
-// standBy has the source follow each class that the target serves.
+// standBy has the cell that a class has left let go of its part of what the tenant has, and follow the cell that has the class now: the source of one that was
+// moved, the target of one that was taken back.
 func (d *turn) standBy() {
 	for _, c := range d.r.Order {
-		l, s := d.lane(c), d.seen(d.r.Source, c)
-		if l.Owner == d.r.Target && s.Known && s.Mode == cell.ModeFenced && s.Epoch <= l.Epoch {
-			d.do(SetMode{Cell: d.r.Source, Class: c, Mode: cell.ModeStandby, Epoch: l.Epoch, Share: d.share(c)})
+		if d.lane(c).Phase != AtSource && !d.letGo(c) {
+			d.do(SetMode{Cell: d.r.other(d.lane(c).Owner), Class: c, Mode: cell.ModeStandby, Epoch: d.lane(c).Epoch, Share: d.share(c)})
 		}
 	}
+}
+
+// letGo reports whether nothing is left for standBy to do. The next class is switched only then: what goes with that is a part of what is left. A lane that seems
+// open was seen before it was fenced.
+func (d *turn) letGo(c cell.Class) bool {
+	s := d.seen(d.r.other(d.lane(c).Owner), c)
+	return !s.Known || s.Mode != cell.ModeFenced && s.Mode != cell.ModeOpen
 }
 
 // observing looks at a class that the target serves: it is moved when it has done enough there, and reversed when it does badly for long enough.

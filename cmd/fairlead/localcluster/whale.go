@@ -59,15 +59,15 @@ const (
 
 // The pace of the demonstration.
 const (
-	quietTime   = 8 * time.Second  // before the whale
-	floodTime   = 6 * time.Second  // until something is done about it
-	afterTime   = 10 * time.Second // once it has moved
-	planMax     = 45 * time.Second // until every gate is proved
-	planPoll    = time.Second
-	moveMax     = 90 * time.Second
-	movePoll    = 100 * time.Millisecond
-	whaleDrain  = time.Minute // far more than what is left takes
-	whaleVerify = 500 * time.Millisecond
+	quietTime  = 8 * time.Second  // before the whale
+	floodTime  = 6 * time.Second  // until something is done about it
+	afterTime  = 10 * time.Second // once it has moved
+	planMax    = 30 * time.Second // until every gate is proved
+	planPoll   = time.Second
+	moveMax    = time.Minute
+	movePoll   = 100 * time.Millisecond
+	whaleDrain = time.Minute // far more than what is left takes
+	verifyPoll = 500 * time.Millisecond
 )
 
 // The options of the migration: short, for people who watch.
@@ -274,7 +274,7 @@ func (w *whaleShow) move(ctx context.Context, r *WhaleReport) error {
 	}
 	r.predicted = plan.GetPause().AsDuration()
 	w.board.sayf("every gate is proved: %d jobs to copy, a pause of about %s for each class is predicted", plan.GetJobs(), seconds(r.predicted))
-	r.began = time.Now()
+	began := time.Now()
 	err = w.call(ctx, func(ctx context.Context) error {
 		resp, err := w.migrations.StartMigration(ctx, &fairleadv1.StartMigrationRequest{Tenant: whaleName, Target: whaleCell, Options: options, Reason: "whale"})
 		r.migration = resp.GetMigration()
@@ -284,7 +284,7 @@ func (w *whaleShow) move(ctx context.Context, r *WhaleReport) error {
 		return fmt.Errorf("starting the migration: %w", err)
 	}
 	err = w.follow(ctx, r)
-	r.took = time.Since(r.began)
+	r.took = time.Since(began)
 	return err
 }
 
@@ -393,21 +393,21 @@ func (w *whaleShow) verify(ctx context.Context, r *WhaleReport) error {
 				return nil
 			}
 		}
-		if client.Pause(bound, whaleVerify) != nil && ctx.Err() != nil {
+		if client.Pause(bound, verifyPoll) != nil && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// listedMax bounds the tries of a list: nothing moves any more when it is made.
-const listedTries = 5
+// listTries bounds the tries of a list: nothing moves any more when it is made.
+const listTries = 5
 
 // list returns every tenant's jobs, as often as a list has them.
 func (w *whaleShow) list(ctx context.Context) ([]*fairleadv1.Job, error) {
 	var all []*fairleadv1.Job
 	for _, a := range w.tenants {
 		var err error
-		for range listedTries {
+		for range listTries {
 			var jobs []*fairleadv1.Job
 			if jobs, err = a.list(ctx); err == nil {
 				all = append(all, jobs...)

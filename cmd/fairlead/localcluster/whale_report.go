@@ -15,7 +15,6 @@ type WhaleReport struct {
 	formed    time.Duration
 	detected  string
 	predicted time.Duration // the pause of each class, by the plan
-	began     time.Time
 	took      time.Duration
 	migration *fairleadv1.Migration
 	longest   time.Duration // submission of the whale
@@ -28,16 +27,16 @@ type WhaleReport struct {
 
 // WhaleFigures counts the jobs of all tenants, and the errors of all their calls.
 type WhaleFigures struct {
-	Accepted  int `json:"accepted"`
-	Completed int `json:"completed"`
+	Accepted  int
+	Completed int
 	// Lost were accepted, and are not listed as succeeded although the time was up.
-	Lost int `json:"lost"`
+	Lost int
 	// Twice are listed more than once, were made into two jobs, or came to their end more often than the cell accounts for.
-	Twice int `json:"twice"`
+	Twice int
 	// Errors are calls that failed, each made once.
-	Errors int `json:"client_errors"`
+	Errors int
 	// Again are runs that a worker's lost lease accounts for.
-	Again int `json:"runs_again"`
+	Again int
 }
 
 // Figures returns the counts.

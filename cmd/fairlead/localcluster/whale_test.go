@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/fairlead/fairlead/cell"
 	"github.com/fairlead/fairlead/dataplane/client"
 	"github.com/fairlead/fairlead/dataplane/worker"
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
@@ -279,8 +278,5 @@ func TestWhaleBlueprint(t *testing.T) {
 		if !found {
 			t.Errorf("the cell %s has no agent", c.name)
 		}
-	}
-	if cell.ClassInteractive.Index() == cell.ClassBatch.Index() {
-		t.Error("the classes are one")
 	}
 }

@@ -64,7 +64,7 @@ func (d *turn) keepReverseDigests(c cell.Class) {
 // tidy removes what is left at the target and what the source keeps for the copy, and reports whether all of it is gone. Where something of the migration may
 // still be on its way to the target's lane, the lane is brought to an epoch first at which it would be refused.
 func (d *turn) tidy() bool {
-	clean := d.looked(d.r.Source)
+	clean := d.lookedSince(d.r.Source)
 	for _, c := range d.r.Order {
 		if !d.atHome(c) {
 			clean = false
@@ -76,11 +76,23 @@ func (d *turn) tidy() bool {
 		if d.lane(c).Staged == 0 { // nothing was ever asked of the target
 			continue
 		}
-		if !d.looked(d.r.Target) || !d.bury(c) {
+		if !d.lookedSince(d.r.Target) || !d.bury(c) {
 			clean = false
 		}
 	}
 	return clean
+}
+
+// lookedSince reports whether what is known of a cell is from this state: only then does it say that nothing is left.
+func (d *turn) lookedSince(id cell.ID) bool {
+	s := d.o.Cell(d.r, id)
+	if s.At != 0 && s.At >= d.r.Entered {
+		return true
+	}
+	if s.At != 0 { // else look has it
+		d.do(Look{Cell: id})
+	}
+	return false
 }
 
 // bury brings the target's lane of a class to an empty tombstone of this migration, and reports whether it is one.

@@ -379,11 +379,13 @@ func (d *turn) cutOver() {
 // draining removes what the source keeps, after a delay.
 func (d *turn) draining() {
 	wipeAt := d.r.Entered.Add(d.cfg.WipeDelay)
-	done := d.looked(d.r.Source) && d.looked(d.r.Target)
+	done := d.lookedSince(d.r.Source) && d.lookedSince(d.r.Target)
 	for _, c := range d.r.Order {
 		l, src, dst := d.lane(c), d.seen(d.r.Source, c), d.seen(d.r.Target, c)
 		if dst.Tracked {
 			d.do(Track{Cell: d.r.Target, Class: c, Off: true})
+		}
+		if dst.Tracked || !d.atHome(c) {
 			done = false
 		}
 		switch {

@@ -89,7 +89,12 @@ func (d *turn) effects() []Effect {
 	return d.out
 }
 
-func (d *turn) do(e Effect) { d.out = append(d.out, e) }
+// do adds an effect, once.
+func (d *turn) do(e Effect) {
+	if !slices.Contains(d.out, e) {
+		d.out = append(d.out, e)
+	}
+}
 
 // propose proposes an event, unless another is proposed already.
 func (d *turn) propose(e Event) {

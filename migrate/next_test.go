@@ -227,6 +227,31 @@ func TestNextKeepsHome(t *testing.T) {
 	}
 }
 
+// TestNextReverses: the class that came last goes back first, and what the target gives back with it is gone from there before the next is fenced.
+func TestNextReverses(t *testing.T) {
+	first, second := cell.ClassInteractive, cell.ClassBatch
+	w := reach(t, DefaultOptions(), inState(CutOver))
+	var err error
+	if w.r, err = w.r.Apply(Event{Kind: EventReverse, Attempt: 1, Time: w.now}); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		gone := w.r.Lanes[first.Index()].Phase == Returned && w.o.Target.Lanes[first.Index()].Mode == cell.ModeStandby
+		if fenced := w.r.Lanes[second.Index()].Phase == ReverseFencing; fenced && !gone {
+			t.Fatalf("%s is fenced while %s is %s at the target", second, first, w.o.Target.Lanes[first.Index()].Mode)
+		}
+		w.round(&Plan{})
+	}
+	if w.r.State != RolledBack {
+		t.Fatalf("it is %s: %v", w.r.State, w.next())
+	}
+	for i := range w.r.Lanes {
+		if a, b := w.o.Source.Lanes[i], w.o.Target.Lanes[i]; a.Mode != cell.ModeOpen || b.Mode != cell.ModeTombstone || b.Records != 0 {
+			t.Errorf("%s at the source, %s with %d records at the target", a.Mode, b.Mode, b.Records)
+		}
+	}
+}
+
 // TestNextAfterRestore: control's epochs are far ahead of the cells' after it was restored from a backup. Wherever that finds a migration, the cells follow and it
 // comes to its end.
 func TestNextAfterRestore(t *testing.T) {

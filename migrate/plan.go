@@ -199,7 +199,7 @@ func (w *ideal) do(e Effect) {
 		l.DigestDone = Whole
 	case Wipe:
 		l := w.lane(e.Cell, e.Class)
-		l.Records, l.Charged = 0, 0
+		l.Records, l.Charged, l.Submitted, l.Granted = 0, 0, 0, 0
 	case SetMode:
 		w.setMode(e)
 	case Propose, Look, Wait: // round has them

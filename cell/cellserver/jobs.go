@@ -121,7 +121,7 @@ func (s *Server) submit(ctx context.Context, jobs []*fairleadv1.JobSpec, prefix 
 	for k, i := range at {
 		results[i] = call.Results[k]
 		if results[i].Err != nil {
-			results[i].Err = s.placed(results[i].Err, tenant, known)
+			results[i].Err = s.placed(results[i].Err, tenant)
 		}
 		unlogged = unlogged || results[i].Err != nil || results[i].Duplicate
 	}
@@ -150,7 +150,7 @@ func (s *Server) noRoom(
 				continue
 			}
 			if e, ok := errors.AsType[*engine.LaneError](l.CheckLane(known[class.Index()])); ok {
-				results[i].Err, away = awaited(e, known[class.Index()]), true
+				results[i].Err, away = e, true
 			}
 		}
 		if !away {
@@ -425,7 +425,7 @@ func (h Jobs) change(ctx context.Context, c *leader.Call, result *engine.Result,
 		if err != nil {
 			return nil, err
 		}
-		return nil, h.server.placed(result.Err, n.tenant, n.known)
+		return nil, h.server.placed(result.Err, n.tenant)
 	}
 	return h.peek(ctx, text)
 }

@@ -43,25 +43,10 @@ func (*absentError) Unwrap() error { return engine.ErrJobUnknown }
 // standing returns why a lane's jobs are not to be read here by whoever knows it at an epoch, 0 for unknown; nil when they are. There is one open lane,
 // whatever the caller knows: only what changes something has to be asked at its epoch.
 func standing(l *engine.Lane, known cell.Epoch) error {
-	e := &engine.LaneError{Lane: l.ID, Mode: l.Mode, Epoch: l.Epoch, Err: engine.ErrLaneMoved}
 	if l.Mode == cell.ModeOpen {
 		return nil
 	}
-	if l.Mode == cell.ModeFenced {
-		e.Err = engine.ErrLaneMoving
-	}
-	return awaited(e, known)
-}
-
-// awaited returns e, or that the cell is behind when the caller knows of a later epoch: then the change that makes the lane its own is on its way here, and
-// looking elsewhere would lead the caller back.
-func awaited(e *engine.LaneError, known cell.Epoch) error {
-	if e.Epoch != 0 && known > e.Epoch {
-		behind := *e
-		behind.Err = engine.ErrLaneBehind
-		return &behind
-	}
-	return e
+	return l.CheckLane(known)
 }
 
 // elsewhere reports whether a lane's jobs are, or may be, in another cell. A fenced lane's are all here.
@@ -99,11 +84,8 @@ func (s *Server) absent(tenant cell.TenantID) error {
 	return &absentError{epoch: epoch}
 }
 
-// placed returns why something of a tenant's was refused as whoever knows its lanes at the epochs is told it.
-func (s *Server) placed(err error, tenant cell.TenantID, known leader.Epochs) error {
-	if e, ok := errors.AsType[*engine.LaneError](err); ok {
-		return awaited(e, known[e.Lane.Class.Index()])
-	}
+// placed returns why something of a tenant's was refused as its caller is told it.
+func (s *Server) placed(err error, tenant cell.TenantID) error {
 	if errors.Is(err, engine.ErrJobUnknown) {
 		s.mu.RLock()
 		defer s.mu.RUnlock()

@@ -246,7 +246,7 @@ func (s *Server) report(ctx context.Context, req *fairleadv1.ReportRequest) (*le
 	}
 	if caller.Tenant != "" {
 		for i := range results {
-			results[i].Err = s.placed(results[i].Err, caller.Tenant, r.Epochs)
+			results[i].Err = s.placed(results[i].Err, caller.Tenant)
 		}
 	}
 	s.followStops(r)

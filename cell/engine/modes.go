@@ -42,20 +42,20 @@ func transition(from, to cell.Mode) modeRule {
 }
 
 // CheckLane returns why a lane takes nothing of a caller who knows it at an epoch, 0 for one who does not say: a *LaneError that wraps
-// ErrLaneMoving, ErrLaneMoved or ErrLaneBehind, and nil when it does.
+// ErrLaneMoving, ErrLaneMoved or ErrLaneBehind, and nil when it does. An open lane takes what a caller of a later epoch brings, too: control's record named
+// this cell at that epoch, and nothing but an entry of this log could have closed the lane. Where it is not open, that caller knows of a change which is on its
+// way here, and would be sent back from anywhere else.
 func (l *Lane) CheckLane(epoch cell.Epoch) error {
 	err := ErrLaneMoved
 	switch {
 	case l.Mode == cell.ModeFenced:
 		err = ErrLaneMoving
 	case !l.serves():
-	case l.Epoch == 0 || epoch == 0 || epoch == l.Epoch:
+		if l.Epoch != 0 && epoch > l.Epoch {
+			err = ErrLaneBehind
+		}
+	case l.Epoch == 0 || epoch == 0 || epoch >= l.Epoch:
 		return nil
-	case epoch < l.Epoch:
-	case l.Move == cell.Move{}: // it was opened by a policy, which says less of the epoch than a move
-		return nil
-	default:
-		err = ErrLaneBehind
 	}
 	return &LaneError{Lane: l.ID, Mode: l.Mode, Epoch: l.Epoch, Err: err}
 }

@@ -338,11 +338,11 @@ func TestPolicyOpensAgain(t *testing.T) {
 // TestLaneErrors asks lanes of every mode what they say to callers of every epoch.
 func TestLaneErrors(t *testing.T) {
 	for m, want := range map[cell.Mode][4]error{ // of epochs 0, 4, 5 and 6
-		cell.ModeOpen:      {nil, engine.ErrLaneMoved, nil, engine.ErrLaneBehind},
+		cell.ModeOpen:      {nil, engine.ErrLaneMoved, nil, nil},
 		cell.ModeFenced:    {engine.ErrLaneMoving, engine.ErrLaneMoving, engine.ErrLaneMoving, engine.ErrLaneMoving},
-		cell.ModeStaged:    {engine.ErrLaneMoved, engine.ErrLaneMoved, engine.ErrLaneMoved, engine.ErrLaneMoved},
-		cell.ModeStandby:   {engine.ErrLaneMoved, engine.ErrLaneMoved, engine.ErrLaneMoved, engine.ErrLaneMoved},
-		cell.ModeTombstone: {engine.ErrLaneMoved, engine.ErrLaneMoved, engine.ErrLaneMoved, engine.ErrLaneMoved},
+		cell.ModeStaged:    {engine.ErrLaneMoved, engine.ErrLaneMoved, engine.ErrLaneMoved, engine.ErrLaneBehind},
+		cell.ModeStandby:   {engine.ErrLaneMoved, engine.ErrLaneMoved, engine.ErrLaneMoved, engine.ErrLaneBehind},
+		cell.ModeTombstone: {engine.ErrLaneMoved, engine.ErrLaneMoved, engine.ErrLaneMoved, engine.ErrLaneBehind},
 	} {
 		x := laneIn(t, m)
 		for i, epoch := range []cell.Epoch{0, 4, 5, 6} {

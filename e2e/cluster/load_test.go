@@ -57,6 +57,13 @@ type load struct {
 // startLoad begins with so many submitters and workers.
 func startLoad(t *testing.T, c *harness.Cluster, tenant, cellName string, seed uint64, submitters, workers int) *load {
 	t.Helper()
+	return startLoadIn(t, c, newHistory(), tenant, cellName, seed, submitters, workers)
+}
+
+// startLoadIn is startLoad for a tenant that shares its cell with another: either's workers run both's jobs, so that their history is one. All of its loads
+// have to end before any finishes.
+func startLoadIn(t *testing.T, c *harness.Cluster, h *history, tenant, cellName string, seed uint64, submitters, workers int) *load {
+	t.Helper()
 	dial := func(key string) *client.Conn {
 		cfg := c.ClientConfig(key)
 		cfg.Cell = cellName
@@ -69,7 +76,7 @@ func startLoad(t *testing.T, c *harness.Cluster, tenant, cellName string, seed u
 	}
 	app, pool := dial(tenant), dial("worker")
 	l := &load{
-		tenant: tenant, cell: cellName, history: newHistory(), seed: seed, acked: map[string]string{},
+		tenant: tenant, cell: cellName, history: h, seed: seed, acked: map[string]string{},
 		jobs:    fairleadv1connect.NewJobServiceClient(app.HTTP, app.URL, app.Options...),
 		workers: fairleadv1connect.NewWorkerServiceClient(pool.HTTP, pool.URL, pool.Options...),
 	}

@@ -129,7 +129,7 @@ func TestMigrationUnderLoad(t *testing.T) {
 	c := whaleCluster(t, nil, 3)
 	whale := startLoad(t, c, "whale", pool, 5, 2, 2)
 	whale.workAt(t, c, dedicated, 2)
-	quiet := startLoad(t, c, "quiet", pool, 6, 1, 1)
+	quiet := startLoadIn(t, c, whale.history, "quiet", pool, 6, 1, 1)
 	m := newMoves(t, c, "whale")
 
 	m.start(dedicated)
@@ -146,6 +146,8 @@ func TestMigrationUnderLoad(t *testing.T) {
 	if failed := whale.errs.Load(); failed != 0 {
 		t.Errorf("%d of %d of the moving tenant's calls failed", failed, whale.calls.Load())
 	}
+	whale.end()
+	quiet.end()
 	whale.finish(t)
 	quiet.finish(t)
 	quiet.unharmed(t)

@@ -45,6 +45,7 @@ func (s *Server) Lead(log Log) error {
 	}
 	s.lead, s.log, s.stale, s.rejected = lead, log, nil, 0
 	s.accepted, s.ended = s.state.Totals()
+	s.passed = s.state.Passed()
 	s.reign.stop, s.reign.stopped = cancel, stopped
 	s.commits.forget()
 	s.beginCharges()

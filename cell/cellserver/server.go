@@ -28,6 +28,7 @@ type Server struct {
 	strays  strays
 	// Totals of the state when this server began to lead, so that its counters start at zero then.
 	accepted, ended uint64
+	passed          uint64 // of the numbers of accepted jobs, those that other cells gave
 	rejected        uint64 // by leaders before the present one
 
 	// inbox guards what comes in between two entries.

@@ -47,7 +47,7 @@ func (h Status) GetStatus(ctx context.Context, req *fairleadv1.GetStatusRequest)
 	resp := &fairleadv1.GetStatusResponse{
 		Cell: s.cfg.Cell, Version: s.cfg.Version, StartTime: timestamppb.New(s.start), Policy: s.lead.Policy().String(),
 		Jobs: s.counts(), BacklogBytes: bytes, Lanes: s.lanes(lanes), CountersSince: timestamppb.New(s.start),
-		AcceptedTotal: int64(accepted - s.accepted), FinishedTotal: int64(ended - s.ended), // below 2^63
+		AcceptedTotal: int64(accepted - s.accepted - (s.state.Passed() - s.passed)), FinishedTotal: int64(ended - s.ended), // below 2^63
 		RejectedTotal: int64(s.rejected + s.lead.Rejected()), // below 2^63
 		CostUnit:      s.lead.CostUnit(),
 	}

@@ -192,7 +192,7 @@ func frame(title string, s state, message string, width, height int) string {
 		case a.Role == roleGateway:
 			what = "serves"
 		}
-		rows = append(rows, style.Render(cut(fmt.Sprintf("  %-10s  %-7s  %s", a.Name, a.Role, what), width)))
+		rows = append(rows, style.Render(cut(fmt.Sprintf("  %-12s  %-7s  %s", a.Name, a.Role, what), width)))
 	}
 	rows = append(rows, "")
 	for _, t := range s.tenants {

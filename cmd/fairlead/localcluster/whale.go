@@ -259,7 +259,9 @@ func (w *whaleShow) underLoad(ctx context.Context, r *WhaleReport) error {
 // report says so.
 func (w *whaleShow) move(ctx context.Context, r *WhaleReport) error {
 	w.detect(ctx)
-	w.board.sayf("%s", w.detected)
+	for sentence := range strings.SplitSeq(w.detected, ". ") { // each fits into the view
+		w.board.sayf("%s", sentence)
+	}
 	err := w.call(ctx, func(ctx context.Context) error {
 		_, err := w.cells.UpdateCell(ctx, &fairleadv1.UpdateCellRequest{Name: whaleCell, SetLabels: true, Labels: map[string]string{"tenant": whaleName}})
 		return err

@@ -70,7 +70,7 @@ func (d *turn) tidy() bool {
 			clean = false
 		}
 		if d.seen(d.r.Source, c).Tracked {
-			d.do(Track{Cell: d.r.Source, Class: c, Off: true})
+			d.untrack(d.r.Source, c)
 			clean = false
 		}
 		if d.lane(c).Staged == 0 { // nothing was ever asked of the target
@@ -81,6 +81,15 @@ func (d *turn) tidy() bool {
 		}
 	}
 	return clean
+}
+
+// untrack has a cell forget a lane's changes. When that has not worked for long the lane is tracked for another migration, whose call was very late: this one takes
+// it over, and is then let end it. Of the two calls either may come first; they are repeated until the right one did.
+func (d *turn) untrack(id cell.ID, c cell.Class) {
+	if d.now.Sub(d.r.Entered) >= d.cfg.UnreachableMax {
+		d.do(Track{Cell: id, Class: c})
+	}
+	d.do(Track{Cell: id, Class: c, Off: true})
 }
 
 // lookedSince reports whether what is known of a cell is from this state: only then does it say that nothing is left.

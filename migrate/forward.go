@@ -78,7 +78,7 @@ func (d *turn) admitted() {
 			clean = false
 		}
 		if d.r.Attempt > 1 && d.seen(d.r.Source, c).Tracked {
-			d.do(Track{Cell: d.r.Source, Class: c, Off: true})
+			d.untrack(d.r.Source, c)
 			clean = false
 		}
 	}
@@ -383,7 +383,7 @@ func (d *turn) draining() {
 	for _, c := range d.r.Order {
 		l, src, dst := d.lane(c), d.seen(d.r.Source, c), d.seen(d.r.Target, c)
 		if dst.Tracked {
-			d.do(Track{Cell: d.r.Target, Class: c, Off: true})
+			d.untrack(d.r.Target, c)
 		}
 		if dst.Tracked || !d.atHome(c) {
 			done = false

@@ -228,6 +228,24 @@ func TestNextKeepsHome(t *testing.T) {
 	}
 }
 
+// TestNextUntracks: a lane that another migration tracks, by a call that came very late, is taken over and let go of.
+func TestNextUntracks(t *testing.T) {
+	w := reach(t, DefaultOptions(), inState(Ready))
+	var err error
+	if w.r, err = w.r.Apply(Event{Kind: EventAbort, Attempt: 1, Time: w.now}); err != nil {
+		t.Fatal(err)
+	}
+	off := Track{Cell: w.r.Source, Class: cell.ClassBatch, Off: true}
+	on := Track{Cell: w.r.Source, Class: cell.ClassBatch}
+	if e := w.next(); !has(e, off) || has(e, on) {
+		t.Errorf("at first: %v", e)
+	}
+	w.now = w.now.Add(time.Minute)
+	if e := w.next(); !has(e, off) || !has(e, on) {
+		t.Errorf("later: %v", e)
+	}
+}
+
 // TestNextReverses: the class that came last goes back first, and what the target gives back with it is gone from there before the next is fenced.
 func TestNextReverses(t *testing.T) {
 	first, second := cell.ClassInteractive, cell.ClassBatch

@@ -108,8 +108,6 @@ func (w *world) must(c command.Command) {
 	}
 }
 
-var trace bool
-
 // errDown is a call that nobody answered: it may have been carried out, or may not.
 var errDown = errors.New("nobody answered")
 
@@ -118,21 +116,6 @@ func (w *world) apply(id cell.ID, facts ...engine.Fact) []engine.Result {
 	n := w.cells[id]
 	n.index++
 	results := n.state.Apply(n.index, &engine.Entry{Time: w.now, Facts: facts}).Results
-	if trace {
-		var c cell.Cost = -1
-		var mx cell.Cost
-		if t := n.state.Tenant(tenant); t != nil {
-			c, mx = t.Account.Credit, t.Policy.Credit.Max
-		}
-		switch f := facts[0].(type) {
-		case *engine.ModeFact:
-			fmt.Printf("%s %+v -> %+v credit %d of %d\n", id, *f, results[0], c, mx)
-		case *engine.StageFact:
-			fmt.Printf("%s stage %+v e%d -> %+v credit %d of %d\n", id, f.Lane, f.Epoch, results[0], c, mx)
-		case *engine.PolicyFact:
-			fmt.Printf("%s policy max %d e%d -> %v credit %d of %d\n", id, f.Policy.Credit.Max, f.Policy.Epoch, results[0].Err, c, mx)
-		}
-	}
 	for i, r := range results {
 		if f, ok := facts[i].(*engine.OutcomeFact); ok && r.Err == nil && !r.Duplicate && r.State.Ended() {
 			if w.won[f.ID]++; w.won[f.ID] > 1 {

@@ -164,7 +164,6 @@ func TestNextClears(t *testing.T) {
 		"staged by another":    {Known: true, Mode: cell.ModeStaged, Epoch: 7, Move: cell.Move{Migration: "old", Attempt: 3}, Records: 5},
 		"a full tombstone":     {Known: true, Mode: cell.ModeTombstone, Epoch: 7, Records: 5},
 		"a charged tombstone":  {Known: true, Mode: cell.ModeTombstone, Epoch: 7, Charged: 5},
-		"a used tombstone":     {Known: true, Mode: cell.ModeTombstone, Epoch: 7, Granted: 5},
 		"open and charged":     {Known: true, Mode: cell.ModeOpen, Epoch: 7, Charged: 5},
 		"open and never used":  {Known: true, Mode: cell.ModeOpen, Epoch: 7},
 		"fenced and forgotten": {Known: true, Mode: cell.ModeFenced, Epoch: 7, Move: cell.Move{Migration: "old", Attempt: 3}},

@@ -52,10 +52,8 @@ type LaneSeen struct {
 	SeedLeft, ChangesLeft int64
 }
 
-// holds reports whether there is something to wipe: records, or what else is kept of a lane that was used. A lane cannot be staged before it is gone.
-func (l *LaneSeen) holds() bool {
-	return l.Records > 0 || l.Charged > 0 || l.Submitted > 0 || l.Granted > 0
-}
+// holds reports whether there is something to wipe: a lane cannot be staged before it is gone.
+func (l *LaneSeen) holds() bool { return l.Records > 0 || l.Charged > 0 }
 
 // leftover reports whether a lane of the target, which does not serve the class, has to be cleared away before it can be filled. One that is open with nothing in it
 // can be, unless it was charged once; one that is open with jobs is no leftover.

@@ -139,7 +139,7 @@ func laneSeen(v *fairleadv1.LaneView) migrate.LaneSeen {
 		Move:  cell.Move{Migration: cell.MigrationID(v.GetMove().GetMigration()), Attempt: v.GetMove().GetAttempt()},
 		Fence: v.GetFenceIndex(), Tracked: v.GetTracked(), Change: v.GetChange(),
 		Cursor:  migrate.Cursor{Seeded: v.GetCursor().GetSeeded(), Change: v.GetCursor().GetChange()},
-		Records: live + v.GetJobsEnded() + v.GetKeys(), Jobs: live, Ready: v.GetJobsReady(), Bytes: v.GetBytes(), Submitted: v.GetSubmitted(),
+		Records: live + v.GetJobsEnded() + v.GetKeys(), Charged: cell.Cost(v.GetCharged()), Jobs: live, Ready: v.GetJobsReady(), Bytes: v.GetBytes(), Submitted: v.GetSubmitted(),
 		Granted: v.GetGranted(), OldestWait: v.GetOldestWait().AsDuration(), PredictedWait: v.GetPredictedWait().AsDuration(),
 	}
 	if len(v.GetDigest()) != len(l.Digest) || filled(&l) && l.Cursor.Seeded != migrate.SeededAll { // that of a part is as of no change

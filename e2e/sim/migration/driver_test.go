@@ -172,7 +172,7 @@ func seenOf(st *engine.State, l, other *engine.Lane) migrate.LaneSeen {
 	ended, _ := l.Finished()
 	seen := migrate.LaneSeen{
 		Known: true, Mode: l.Mode, Epoch: l.Epoch, Move: l.Move, Fence: l.Fence, Tracked: l.Tracked, Change: l.Change,
-		Cursor: migrate.Cursor(l.Cursor), Records: live + ended + l.Keys(), Jobs: live, Ready: l.Count(engine.Ready), Bytes: bytes,
+		Cursor: migrate.Cursor(l.Cursor), Records: live + ended + l.Keys(), Charged: l.Charged, Jobs: live, Ready: l.Count(engine.Ready), Bytes: bytes,
 		Submitted: l.Submitted, Granted: l.Granted,
 	}
 	if digest, ok := st.Digest(l.ID); ok {

@@ -180,12 +180,10 @@ func TestMigrationSurvivesKills(t *testing.T) {
 		harness.Pause(t, delay)
 		victim.Process.Kill()
 		t.Logf("round %d: %s killed %v after the start from %s to %s", round, victim.Name, delay.Round(time.Millisecond), home, other)
-		undo := random.IntN(3)
 		victim.Launch()
-		switch {
-		case undo == 0:
+		if random.IntN(3) == 0 {
 			m.undo()
-		default:
+		} else {
 			m.cutOver()
 			m.act(fairleadv1.MigrationAction_MIGRATION_ACTION_COMPLETE)
 			m.until(fairleadv1.MigrationState_MIGRATION_STATE_RELEASED)

@@ -92,7 +92,7 @@ func (w *world) true(j *job, why sched.Why) error {
 		return fmt.Errorf("it is alone in its lane")
 	case sched.ReasonClassSlots, sched.ReasonReservation, sched.ReasonTurn, sched.ReasonNext:
 		return fails(w.mayTake(j.Lane.Class.Index()) && w.free(j), "a slot is free for it")
-	case sched.ReasonStopping, sched.ReasonHeldBack: // nothing is revoked, and room is lent at once
+	case sched.ReasonStopping, sched.ReasonHeldBack, sched.ReasonSuspended: // nothing is revoked, room is lent at once, no lane moves
 		return fmt.Errorf("it cannot be in its way here")
 	default:
 		return fmt.Errorf("there is no such reason")

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/fairlead/fairlead/dataplane/client"
 	"github.com/fairlead/fairlead/e2e/harness"
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
@@ -70,6 +72,9 @@ func TestMigrationOfABacklog(t *testing.T) {
 	before, n := p.take()
 	t.Logf("neighbour's submissions before: p99 %v of %d", before, n)
 
+	// Somebody at the target offers the operation, and takes none of these jobs.
+	running.Go(func() { attend(ctx, t, c, dedicated) })
+
 	m := newMoves(t, c, "whale")
 	begin := time.Now()
 	m.start(dedicated)
@@ -91,6 +96,26 @@ func TestMigrationOfABacklog(t *testing.T) {
 	got := waiting(t, c, "whale", dedicated)
 	if got != int64(count) {
 		t.Errorf("%d jobs wait at the target, not %d", got, count)
+	}
+}
+
+// attend is a worker of a cell that is there for interactive jobs only.
+func attend(ctx context.Context, t *testing.T, c *harness.Cluster, cellName string) {
+	t.Helper()
+	cfg := c.ClientConfig("worker")
+	cfg.Cell = cellName
+	conn, err := client.Dial(cfg)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer conn.Close()
+	workers := fairleadv1connect.NewWorkerServiceClient(conn.HTTP, conn.URL, conn.Options...)
+	for n := int64(1); ctx.Err() == nil; n++ {
+		_, _ = workers.Lease(ctx, &fairleadv1.LeaseRequest{ // whoever fails is asked again
+			Session: "attendant", Worker: "attendant", Operations: []string{operation}, Classes: []fairleadv1.Class{fairleadv1.Class_CLASS_INTERACTIVE},
+			Slots: 1, Sequence: n, Wait: durationpb.New(time.Second),
+		})
 	}
 }
 

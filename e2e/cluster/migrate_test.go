@@ -270,14 +270,15 @@ func TestGatewayThatMissedTheMove(t *testing.T) {
 	cfg.Addr = "https://" + late.API()
 	stale := dialJobs(t, cfg)
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
-	resp, err := stale.Submit(ctx, &fairleadv1.SubmitRequest{Job: &fairleadv1.JobSpec{Operation: operation, IdempotencyKey: probePrefix + "stale"}})
+	job := &fairleadv1.JobSpec{Operation: operation, IdempotencyKey: probePrefix + "stale", Labels: map[string]string{keyLabel: probePrefix + "stale"}}
+	resp, err := stale.Submit(ctx, &fairleadv1.SubmitRequest{Job: job})
 	cancel()
 	t.Logf("a gateway that does not know of the move answers: %v, %v", resp.GetJobId(), err)
 	network.Heal()
 	harness.Eventually(t, moveTimeout, "the gateway serves the tenant where it is", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 		defer cancel()
-		_, err := stale.Submit(ctx, &fairleadv1.SubmitRequest{Job: &fairleadv1.JobSpec{Operation: operation, IdempotencyKey: probePrefix + "stale"}})
+		_, err := stale.Submit(ctx, &fairleadv1.SubmitRequest{Job: job})
 		return err == nil
 	})
 	whale.finish(t)

@@ -190,7 +190,25 @@ func (d *seeder) note(kind, name string, isNew bool, file string) {
 	d.done = append(d.done, seeded{Kind: kind, Name: name, State: state, File: file})
 }
 
+// keyTravelTime is how long an admin's key may take from control to the gateway that is asked: it may have been made a moment ago.
+const keyTravelTime = 5 * time.Second
+
+// admitted waits until the gateway knows the key that everything here is done with.
+func (d *seeder) admitted(ctx context.Context) error {
+	began := d.app.now()
+	return d.until(ctx, "look at the cluster's cells", func(ctx context.Context) error {
+		_, err := d.session.cells.ListCells(ctx, &fairleadv1.ListCellsRequest{})
+		if connect.CodeOf(err) == connect.CodeUnauthenticated && d.app.now().Sub(began) < keyTravelTime {
+			return &notYetError{"the key is not known there yet"}
+		}
+		return err
+	})
+}
+
 func (d *seeder) run(ctx context.Context) error {
+	if err := d.admitted(ctx); err != nil {
+		return err
+	}
 	for _, c := range d.flags.cells.cells { // all records first, so that the cells form at once
 		if err := d.cell(ctx, c); err != nil {
 			return err

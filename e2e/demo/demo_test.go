@@ -351,3 +351,56 @@ func TestInterruptedDemoOfACluster(t *testing.T) {
 	d.end(t, 130)
 	gone(t, d)
 }
+
+// whaleReport is the object of demo --whale -o json.
+type whaleReport struct {
+	Jobs      *struct{ Accepted, Completed *int } `json:"jobs"`
+	Formed    *float64                            `json:"formed_ms"`
+	Detected  string                              `json:"detected"`
+	Migration *struct {
+		ID, Tenant, Source, Target, State string
+		Attempt                           int
+		Lost, Twice                       *int
+		ClientErrors                      *int `json:"client_errors"`
+		RunsAgain                         *int `json:"runs_again"`
+		Pause                             *struct {
+			P50, P99, Predicted *float64
+			Classes             map[string]float64
+		} `json:"pause_ms"`
+		Took              float64 `json:"took_ms"`
+		JobsCopied        int     `json:"jobs_copied"`
+		BytesCopied       int     `json:"bytes_copied"`
+		LongestSubmission float64 `json:"longest_submission_ms"`
+	} `json:"migration"`
+	Neighbours *struct{ Before, During, After *float64 } `json:"neighbours_wait_ms"`
+}
+
+// TestDemoOfAWhale: it is moved while it floods its cell, and nobody is told of an error or loses anything by it.
+func TestDemoOfAWhale(t *testing.T) {
+	harness.NeedCluster(t)
+	d := start(t, "--whale", "-o", "json")
+	code, err := d.Wait(clusterTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code != 0 {
+		t.Errorf("the exit code is %d", code)
+	}
+	if left := d.left(t); len(left) > 0 {
+		t.Errorf("it left %q behind", left)
+	}
+	var r whaleReport
+	decode(t, d.out.Bytes(), &r)
+	m := r.Migration
+	if r.Jobs == nil || m == nil || m.Lost == nil || m.Twice == nil || m.ClientErrors == nil || m.Pause == nil || m.Pause.P50 == nil || m.Pause.P99 == nil ||
+		r.Neighbours == nil || r.Neighbours.Before == nil || r.Neighbours.During == nil || r.Neighbours.After == nil {
+		t.Fatalf("fields are missing:\n%s", &d.out)
+	}
+	if m.State != "cut_over" || *m.Lost != 0 || *m.Twice != 0 || *m.ClientErrors != 0 || *r.Jobs.Accepted == 0 || *r.Jobs.Accepted != *r.Jobs.Completed {
+		t.Errorf("it ended as:\n%s", &d.out)
+	}
+	if *m.Pause.P50 <= 0 || *m.Pause.P99 < *m.Pause.P50 {
+		t.Errorf("the pauses are:\n%s", &d.out)
+	}
+	gone(t, d)
+}

@@ -105,7 +105,8 @@ func (l *Leader) fillPolicies() error {
 	}
 	for _, t := range l.state.Tenants() {
 		id := t.Policy.Tenant
-		if err := l.sched.SetTenant(t.Policy); err != nil {
+		p, _ := reserved(t)
+		if err := l.sched.SetTenant(p); err != nil {
 			return fmt.Errorf("tenant %s: %w", id, err)
 		}
 		if t.Account != (cell.TenantAccount{}) {

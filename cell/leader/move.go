@@ -161,7 +161,7 @@ func (l *Leader) settleMove(c *Call, result *engine.Result) error {
 func (l *Leader) restage(id cell.TenantID) error {
 	p := cell.TenantPolicy{Tenant: id}
 	if t := l.state.Tenant(id); t != nil {
-		p = t.Policy
+		p, _ = reserved(t)
 	}
 	if err := l.sched.SetTenant(p); err != nil {
 		return fmt.Errorf("tenant %s: %w", id, err)
@@ -256,12 +256,37 @@ func (l *Leader) turn(lane *engine.Lane, now cell.Instant) {
 		l.sched.Resume(lane.ID)
 	}
 	b.mode = lane.Mode
+	if lane.Mode == cell.ModeTombstone {
+		l.unreserve(lane.Tenant)
+	}
 	if a := lane.Tenant.Account; a != l.sched.TenantAccount(lane.ID.Tenant) {
 		l.sched.RestoreTenant(lane.ID.Tenant, a) // what it has of credit goes with its lanes
 	}
 	if lane.Mode == cell.ModeOpen && owes(lane.Account) {
 		l.debts.owe(debtor{lane: lane.ID})
 	}
+}
+
+// unreserve takes back what a tenant reserves once both of its lanes have left: it would be kept from everybody else. Its next policy, or a lane that is staged,
+// reserves anew.
+func (l *Leader) unreserve(t *engine.Tenant) {
+	if p, left := reserved(t); left {
+		if err := l.sched.SetTenant(p); err != nil {
+			panic("leader: a tenant cannot reserve nothing: " + err.Error())
+		}
+	}
+}
+
+// reserved returns what the scheduler is to know of a tenant's promise, and whether that is less than it is promised, because it has left.
+func reserved(t *engine.Tenant) (p cell.TenantPolicy, left bool) {
+	p = t.Policy
+	for _, c := range cell.Classes() {
+		if t.Lane(c).Mode != cell.ModeTombstone {
+			return p, false
+		}
+	}
+	p.Reservation = [2]cell.Rate{}
+	return p, true
 }
 
 // part lets go of the leases of a lane that is not the cell's any more, if it was: they live on elsewhere. Here they are as if revoked, and hold their

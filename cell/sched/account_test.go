@@ -138,6 +138,30 @@ func TestKeyBounds(t *testing.T) {
 	d.check()
 }
 
+// TestKeyBoundOutlivesARevocation has a job that was revoked carry on, from its lease to its turn, the bound that a later job had set and left.
+func TestKeyBoundOutlivesARevocation(t *testing.T) {
+	d := newDesk(t, nil)
+	key := func(most int64) []cell.ConcurrencyKey { return []cell.ConcurrencyKey{{Key: "k", Max: most}} }
+	first := Item{Lane: laneOf("a"), Keys: key(2)}
+	d.add(first)
+	d.rest(d.offer, 1)
+	d.add(Item{Lane: laneOf("a"), Keys: key(3)})
+	held, _ := d.Held(id(1))
+	first.ID, first.Seq, first.Operation = id(1), held.Seq, held.Operation
+	if added, err := d.Add(first); !added || err != nil {
+		t.Fatal(added, err)
+	}
+	d.Remove(id(2))
+	d.Drop(id(1))
+	d.Bounds("a", func(name string, most int64) bool {
+		if name != "k" || most != 3 {
+			t.Errorf("%s is bound by %d, not 3", name, most)
+		}
+		return true
+	})
+	d.check()
+}
+
 // TestFirstAndOldest look at what waits in a lane: the first that may run, and the oldest.
 func TestFirstAndOldest(t *testing.T) {
 	d := newDesk(t, nil, "op", "other")

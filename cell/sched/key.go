@@ -131,8 +131,8 @@ func (s *Scheduler) fill(k *key) {
 	}
 }
 
-// release ends a lease of the keys.
-func (s *Scheduler) release(ks *keySet) {
+// vacate ends a lease of the keys, which whoever held it carries until unref.
+func (s *Scheduler) vacate(ks *keySet) {
 	for _, k := range ks {
 		if k == nil {
 			break
@@ -143,7 +143,6 @@ func (s *Scheduler) release(ks *keySet) {
 			s.open(k)
 		}
 	}
-	s.unref(ks)
 }
 
 // unref lets go of keys; one that nobody carries is forgotten.

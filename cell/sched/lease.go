@@ -214,7 +214,8 @@ func (s *Scheduler) Drop(id cell.JobID) bool {
 		t.taken[le.class()]--
 	}
 	j.lease = nil
-	s.release(&le.keys)
+	keys := le.keys
+	s.vacate(&keys)
 	*le = lease{}
 	s.spareLeases.put(le)
 	if j.parked {
@@ -223,6 +224,7 @@ func (s *Scheduler) Drop(id cell.JobID) bool {
 	} else {
 		s.forgetJob(j)
 	}
+	s.unref(&keys) // last: a job that waits again carries on what the keys are bound by
 	s.cap(t)
 	s.forgetTenant(t)
 	return true

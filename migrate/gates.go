@@ -23,6 +23,7 @@ const (
 	GateDigest     = "digest"      // both cells have the same, or can say it at once
 	GateApplied    = "applied"     // to the fence
 	GateGrants     = "grants"      // the target runs what it has
+	GateOrder      = "order"       // the target would grant first what the source would
 	GateWait       = "wait"        // and jobs do not wait longer than before
 	GateReverseLag = "reverse-lag" // the way back is open
 	GateLoss       = "loss"        // of Observed.Health: something is missing, or was done twice. It reverses at once
@@ -49,7 +50,11 @@ func (d *turn) gates() []Gate {
 	case CatchingUp:
 		return bounded(both, []Gate{d.lagGate()})
 	case Shadowing:
-		return bounded(both, []Gate{d.digestGate(), d.workersGate()})
+		gates := append(both, d.digestGate(), d.workersGate())
+		for _, c := range d.r.Order {
+			gates = append(gates, d.orderGate(c), d.shadowGate(c))
+		}
+		return bounded(gates)
 	case Ready:
 		return d.fenceGates(both)
 	case Ramping:
@@ -277,6 +282,36 @@ func (d *turn) waitGate(c cell.Class) Gate {
 	slack := before > 0 && wait > before+waitSlack
 	g := gate(GateWait, !slack || wait <= waitFail*before, "%s would wait %s at %s; it was %s", c, seconds(wait), d.r.Target, seconds(before))
 	if g.Verdict == Pass && slack && wait > waitWarn*before {
+		g.Verdict = Warn
+	}
+	return g
+}
+
+// orderGate is of what both schedulers would grant first of a class, as of one change. It warns and never fails: concurrency keys are held where the leases are,
+// and what they block is passed by.
+func (d *turn) orderGate(c cell.Class) Gate {
+	src, dst := d.seen(d.r.Source, c), d.seen(d.r.Target, c)
+	if !common(src, dst) {
+		return gate(GateOrder, true, "%s changes too often to compare what would be granted first", c)
+	}
+	n := 0
+	for n < FrontMax && src.Front[n] != "" && src.Front[n] == dst.Front[n] {
+		n++
+	}
+	if n == FrontMax || src.Front[n] == dst.Front[n] {
+		return gate(GateOrder, true, "%s would grant the same %d jobs of %s first", d.r.Target, n, c)
+	}
+	g := gate(GateOrder, true, "of %s %s would grant %q after the first %d, and %s %q", c, d.r.Target, dst.Front[n], n, d.r.Source, src.Front[n])
+	g.Verdict = Warn
+	return g
+}
+
+// shadowGate is of the prediction that the target's scheduler makes for a class that it has all of and may not grant, against the source's. It warns and never
+// fails: a tenant may be moved to a smaller cell on purpose.
+func (d *turn) shadowGate(c cell.Class) Gate {
+	here, there := d.seen(d.r.Source, c).PredictedWait, d.seen(d.r.Target, c).PredictedWait
+	g := gate(GateWait, true, "a job of %s that is submitted now would wait %s at %s, and %s at %s", c, seconds(there), d.r.Target, seconds(here), d.r.Source)
+	if there > here+waitSlack && there > waitWarn*here {
 		g.Verdict = Warn
 	}
 	return g

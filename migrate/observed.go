@@ -16,6 +16,9 @@ type Cursor struct {
 	Change uint64 // the last change that was copied
 }
 
+// FrontMax is how many jobs LaneSeen.Front has at most.
+const FrontMax = 16
+
 // LaneSeen is what the driver knows of a lane in a cell. The zero value is a lane that the cell does not have.
 type LaneSeen struct {
 	Known bool // the cell has the lane
@@ -44,6 +47,8 @@ type LaneSeen struct {
 	Submitted, Granted int64
 	// How long the oldest has waited, and how long the next one would; 0 when unknown.
 	OldestWait, PredictedWait time.Duration
+	// Front is the jobs that would be granted first, in their order, as the cell names them; "" after the last.
+	Front [FrontMax]string
 	// What the other side lacks of it, as far as the driver knows: of changes while it is tracked. LagKnown is false until that was asked: an
 	// unknown lag is never read as none.
 	LagKnown              bool

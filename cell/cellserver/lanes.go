@@ -89,6 +89,9 @@ func (s *Server) offered(tenant cell.TenantID) []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
+// frontMax is how many of the jobs that would be granted first are told.
+const frontMax = 16
+
 // view returns how a lane stands. The caller holds mu, and this server leads.
 func (s *Server) view(l *engine.Lane) *fairleadv1.LaneView {
 	_, bytes := l.Live()
@@ -105,6 +108,11 @@ func (s *Server) view(l *engine.Lane) *fairleadv1.LaneView {
 	}
 	if at, ok := s.lead.Oldest(l.ID); ok {
 		m.OldestWait = durationpb.New(max(0, s.now().Sub(at)))
+	}
+	if l.Tracked || l.Mode == cell.ModeStaged {
+		for _, id := range s.lead.Shadow(l.ID, frontMax) {
+			m.Front = append(m.Front, id.String())
+		}
 	}
 	return m
 }

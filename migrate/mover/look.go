@@ -142,6 +142,7 @@ func laneSeen(v *fairleadv1.LaneView) migrate.LaneSeen {
 		Records: live + v.GetJobsEnded() + v.GetKeys(), Charged: cell.Cost(v.GetCharged()), Jobs: live, Ready: v.GetJobsReady(), Bytes: v.GetBytes(), Submitted: v.GetSubmitted(),
 		Granted: v.GetGranted(), OldestWait: v.GetOldestWait().AsDuration(), PredictedWait: v.GetPredictedWait().AsDuration(),
 	}
+	copy(l.Front[:], v.GetFront())
 	if len(v.GetDigest()) != len(l.Digest) || filled(&l) && l.Cursor.Seeded != migrate.SeededAll { // that of a part is as of no change
 		return l
 	}

@@ -276,8 +276,11 @@ type LaneView struct {
 	OldestWait    *durationpb.Duration `protobuf:"bytes,17,opt,name=oldest_wait,json=oldestWait,proto3" json:"oldest_wait,omitempty"`
 	PredictedWait *durationpb.Duration `protobuf:"bytes,18,opt,name=predicted_wait,json=predictedWait,proto3" json:"predicted_wait,omitempty"`
 	// Submissions and grants since the lane was opened here.
-	Submitted     int64 `protobuf:"varint,19,opt,name=submitted,proto3" json:"submitted,omitempty"`
-	Granted       int64 `protobuf:"varint,20,opt,name=granted,proto3" json:"granted,omitempty"`
+	Submitted int64 `protobuf:"varint,19,opt,name=submitted,proto3" json:"submitted,omitempty"`
+	Granted   int64 `protobuf:"varint,20,opt,name=granted,proto3" json:"granted,omitempty"`
+	// The jobs that would be granted first if the lane were open and workers offered everything, at most 16, in their order; of a lane that is tracked or
+	// filled.
+	Front         []string `protobuf:"bytes,21,rep,name=front,proto3" json:"front,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -450,6 +453,13 @@ func (x *LaneView) GetGranted() int64 {
 		return x.Granted
 	}
 	return 0
+}
+
+func (x *LaneView) GetFront() []string {
+	if x != nil {
+		return x.Front
+	}
+	return nil
 }
 
 // GetLanesRequest is what is asked of LaneService.GetLanes.
@@ -3731,7 +3741,7 @@ const file_fairlead_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"LaneCursor\x12\x16\n" +
 	"\x06seeded\x18\x01 \x01(\x04R\x06seeded\x12\x16\n" +
-	"\x06change\x18\x02 \x01(\x04R\x06change\"\xb4\x05\n" +
+	"\x06change\x18\x02 \x01(\x04R\x06change\"\xca\x05\n" +
 	"\bLaneView\x12(\n" +
 	"\x05class\x18\x01 \x01(\x0e2\x12.fairlead.v1.ClassR\x05class\x12)\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x15.fairlead.v1.LaneModeR\x04mode\x12\x14\n" +
@@ -3758,7 +3768,8 @@ const file_fairlead_v1_agent_proto_rawDesc = "" +
 	"oldestWait\x12@\n" +
 	"\x0epredicted_wait\x18\x12 \x01(\v2\x19.google.protobuf.DurationR\rpredictedWait\x12\x1c\n" +
 	"\tsubmitted\x18\x13 \x01(\x03R\tsubmitted\x12\x18\n" +
-	"\agranted\x18\x14 \x01(\x03R\agranted\")\n" +
+	"\agranted\x18\x14 \x01(\x03R\agranted\x12\x14\n" +
+	"\x05front\x18\x15 \x03(\tR\x05front\")\n" +
 	"\x0fGetLanesRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"\xad\x03\n" +
 	"\x10GetLanesResponse\x12+\n" +

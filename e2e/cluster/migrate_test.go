@@ -22,19 +22,23 @@ const (
 	moveTimeout = 120 * time.Second
 )
 
+// movesEnv says how often a tenant is moved; more for the figures that docs/BENCHMARKS.md has.
+const movesEnv = "FAIRLEAD_MIGRATION_ROUNDS"
+
 // moves drives migrations of one tenant.
 type moves struct {
 	t      *testing.T
 	c      *harness.Cluster
 	tenant string
 	client fairleadv1connect.MigrationServiceClient
+	within time.Duration // what a step may take
 	pauses []time.Duration
 }
 
 func newMoves(t *testing.T, c *harness.Cluster, tenant string) *moves {
 	t.Helper()
 	conn := c.Conn("admin")
-	return &moves{t: t, c: c, tenant: tenant, client: fairleadv1connect.NewMigrationServiceClient(conn.HTTP, conn.URL, conn.Options...)}
+	return &moves{t: t, c: c, tenant: tenant, within: moveTimeout, client: fairleadv1connect.NewMigrationServiceClient(conn.HTTP, conn.URL, conn.Options...)}
 }
 
 // whaleCluster is a pool with a whale and a neighbour in it, and an empty dedicated cell.
@@ -75,8 +79,8 @@ func (m *moves) act(a fairleadv1.MigrationAction) {
 func (m *moves) retry(what string, do func(context.Context) error) {
 	m.t.Helper()
 	var last error
-	deadline := time.Now().Add(moveTimeout)
-	harness.Eventually(m.t, 2*moveTimeout, what, func() bool {
+	deadline := time.Now().Add(m.within)
+	harness.Eventually(m.t, 2*m.within, what, func() bool {
 		ctx, cancel := context.WithTimeout(m.t.Context(), callTimeout)
 		defer cancel()
 		if last = do(ctx); last != nil && time.Now().After(deadline) {
@@ -101,8 +105,8 @@ func (m *moves) now() *fairleadv1.Migration {
 func (m *moves) until(states ...fairleadv1.MigrationState) *fairleadv1.Migration {
 	m.t.Helper()
 	var last *fairleadv1.Migration
-	deadline := time.Now().Add(moveTimeout)
-	harness.Eventually(m.t, 2*moveTimeout, fmt.Sprintf("the migration is %v", states), func() bool {
+	deadline := time.Now().Add(m.within)
+	harness.Eventually(m.t, 2*m.within, fmt.Sprintf("the migration is %v", states), func() bool {
 		if got := m.now(); got != nil {
 			last = got
 		}
@@ -132,12 +136,17 @@ func TestMigrationUnderLoad(t *testing.T) {
 	quiet := startLoadIn(t, c, whale.history, "quiet", pool, 6, 1, 1)
 	m := newMoves(t, c, "whale")
 
-	m.start(dedicated)
-	m.cutOver()
-	begin := time.Now()
-	m.act(fairleadv1.MigrationAction_MIGRATION_ACTION_REVERSE)
-	m.until(fairleadv1.MigrationState_MIGRATION_STATE_ROLLED_BACK)
-	t.Logf("reversed and cleaned up in %v", time.Since(begin).Round(time.Millisecond))
+	var reverses []time.Duration
+	for range numberOf(t, movesEnv, 1) {
+		m.start(dedicated)
+		m.cutOver()
+		begin := time.Now()
+		m.act(fairleadv1.MigrationAction_MIGRATION_ACTION_REVERSE)
+		m.until(fairleadv1.MigrationState_MIGRATION_STATE_ROLLED_BACK)
+		reverses = append(reverses, time.Since(begin).Round(time.Millisecond))
+	}
+	slices.Sort(reverses)
+	t.Logf("reversed and cleaned up after %v", reverses)
 	m.start(dedicated)
 	m.cutOver()
 	m.act(fairleadv1.MigrationAction_MIGRATION_ACTION_COMPLETE)
@@ -152,7 +161,7 @@ func TestMigrationUnderLoad(t *testing.T) {
 	quiet.finish(t)
 	quiet.unharmed(t)
 	slices.Sort(m.pauses)
-	t.Logf("pauses: %v", m.pauses)
+	t.Logf("pauses of a class: p50 %v, p99 %v of %d", m.pauses[len(m.pauses)/2], m.pauses[len(m.pauses)*99/100], len(m.pauses))
 	for _, p := range m.pauses {
 		if p <= 0 || p > 2*time.Second {
 			t.Errorf("a class took nothing for %v", p)
@@ -173,7 +182,7 @@ func TestMigrationSurvivesKills(t *testing.T) {
 	m := newMoves(t, c, "whale")
 	home, other := pool, dedicated
 	const roundsUsual = 4
-	for round := range numberOf(t, "FAIRLEAD_MIGRATION_ROUNDS", roundsUsual) {
+	for round := range numberOf(t, movesEnv, roundsUsual) {
 		m.start(other)
 		victim := m.victim(random)
 		delay := time.Duration(random.IntN(2500)) * time.Millisecond

@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead/fairlead/proto/fairlead/v1/fairleadv1connect"
 )
 
-// jobsEnv says how many jobs wait when the tenant moves; 2,000,000 for the figure that docs/BENCHMARKS.md has.
+// jobsEnv says how many jobs wait when the tenant moves. A cell takes 2,000,000 of all its tenants together: with as many there is none for the neighbour.
 const jobsEnv = "FAIRLEAD_MIGRATION_JOBS"
 
 // probe submits one job of a tenant after the other and notes how long each took.

@@ -406,6 +406,39 @@ func TestVerifyIgnoresEarlierAnswers(t *testing.T) {
 	}
 }
 
+// TestCloseWaitsForHeartbeats closes a follower while it handles a heartbeat, which may write the term: the store must still
+// be there. Raft panics when it is not, and waits for no heartbeat.
+func TestCloseWaitsForHeartbeats(t *testing.T) {
+	c := newCluster(t, nil, "a", "b", "c")
+	c.propose(10)
+	follower := c.followers()[0]
+	network, guard := follower.group.network, follower.group.files.guard
+	entered, release, written := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	var once sync.Once
+	network.SetHeartbeatHandler(func(raft.RPC) {
+		once.Do(func() {
+			close(entered)
+			<-release
+			written <- guard.SetUint64([]byte(keyCurrentTerm), follower.group.raft.CurrentTerm())
+		})
+	})
+	<-entered
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		c.stop(follower)
+	}()
+	for !guard.closed.Load() && network.beats.TryRLock() { // until Close has gone on, or waits
+		network.beats.RUnlock()
+		runtime.Gosched()
+	}
+	close(release)
+	if err := <-written; err != nil {
+		t.Errorf("a heartbeat that came before Close: %v", err)
+	}
+	<-closed
+}
+
 // TestPartitionedLeaderStepsDown cuts the leader off with proposals on it. It notices, and what it alone has stored gives way to what the others
 // agreed on, before and after a restart.
 func TestPartitionedLeaderStepsDown(t *testing.T) {

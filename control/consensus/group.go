@@ -405,11 +405,14 @@ func (g *Group) close() error {
 	return errors.Join(err, g.files.close())
 }
 
-// shutdown stops raft. The connections go first: raft waits for whatever is being sent.
+// shutdown stops raft. The connections go first: raft waits for whatever is being sent. When it returns, nothing uses the
+// store any more.
 func (g *Group) shutdown() error {
 	stopped := g.raft.Shutdown()
-	if g.network != nil {
-		_ = g.network.Close()
+	if g.network == nil {
+		return stopped.Error()
 	}
+	_ = g.network.Close()
+	g.network.silence()
 	return stopped.Error()
 }

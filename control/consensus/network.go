@@ -33,6 +33,9 @@ type network struct {
 
 	rounds atomic.Uint64 // counts the questions whether this replica leads
 
+	beats   sync.RWMutex // held for reading while raft handles a heartbeat
+	stopped bool
+
 	mu       sync.Mutex
 	contacts map[raft.ServerID]contact
 	heard    chan struct{} // closed and replaced with every contact
@@ -76,6 +79,29 @@ func (n *network) LocalAddr() raft.ServerAddress { return n.advertise }
 func (n *network) Close() error {
 	n.once.Do(func() { close(n.closed) })
 	return n.NetworkTransport.Close()
+}
+
+// SetHeartbeatHandler implements raft.Transport. Raft handles heartbeats on the goroutines of the connections, where it does
+// not wait for them when it shuts down, and one of a later term writes to the store.
+func (n *network) SetHeartbeatHandler(handle func(raft.RPC)) {
+	if handle == nil {
+		n.NetworkTransport.SetHeartbeatHandler(nil)
+		return
+	}
+	n.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) {
+		n.beats.RLock()
+		defer n.beats.RUnlock()
+		if !n.stopped {
+			handle(rpc)
+		}
+	})
+}
+
+// silence waits for the heartbeats that raft is handling and lets it have no more. A heartbeat must not call it.
+func (n *network) silence() {
+	n.beats.Lock()
+	defer n.beats.Unlock()
+	n.stopped = true
 }
 
 // AppendEntries implements raft.Transport. Heartbeats come this way, several in each election time-out, so that what they

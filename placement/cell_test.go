@@ -110,6 +110,7 @@ func TestConfig(t *testing.T) {
 		"cool_down":                func(c *placement.Config) { c.CoolDown = -time.Hour },
 		"whale_share":              func(c *placement.Config) { c.WhaleShare = 2 },
 		"whale_floor":              func(c *placement.Config) { c.WhaleFloor = -1 },
+		"hour":                     func(c *placement.Config) { c.Hour = placement.HourMin - 1 },
 		"whale_hours":              func(c *placement.Config) { c.WhaleHours = 25 },
 		"whale_limited_days":       func(c *placement.Config) { c.WhaleLimitedDays = 15 },
 		"return_share":             func(c *placement.Config) { c.ReturnShare = 0.15 },
@@ -120,6 +121,13 @@ func TestConfig(t *testing.T) {
 		c := placement.DefaultConfig()
 		change(&c)
 		fieldError(t, field, c.Validate(), field)
+	}
+	for length, good := range map[placement.HourLength]bool{-1: false, 0: true, placement.HourMin: true, placement.HourMax: true, placement.HourMax + 1: false} {
+		c := placement.DefaultConfig()
+		c.Hour = length
+		if err := c.Validate(); (err == nil) != good {
+			t.Errorf("an hour of %v: %v", length.Length(), err)
+		}
 	}
 	var none placement.Config
 	var fields []string

@@ -55,6 +55,8 @@ type Config struct {
 	// CoolDown is how long a tenant stays where it came to, unless its cell is evacuated. 24 hours.
 	CoolDown time.Duration
 
+	// Hour is how long an hour of demand is, 1 s to 1 h. Hours and days below are of such hours; periods and the cool-down are not. 1 h; 0 is as that.
+	Hour HourLength
 	// WhaleShare is the share of its cell's load that makes a tenant a whale, when it has that in WhaleHours of the last 24 hours, and is
 	// WhaleFloor of the cell's capacity besides: the only tenant of an idle cell is no whale. 0.2, 6 and 0.1.
 	WhaleShare float64
@@ -87,7 +89,7 @@ func DefaultConfig() Config {
 		Weights:       Weights{Fit: 1, Balance: 10, Hours: 0.5, Stability: 0.25, Dedicated: 20},
 		RebalanceOver: 1.2, GainMin: 0.01, GainPerGiBMin: 0.01, BytesMin: 64 << 20,
 		MovesMax: 20, MoveBytesMax: 16 << 30, MovePeriod: time.Hour, CoolDown: 24 * time.Hour,
-		WhaleShare: 0.2, WhaleHours: 6, WhaleFloor: 0.1, WhaleLimitedDays: 3, ReturnShare: 0.1, ReturnDays: 7,
+		Hour: HourMax, WhaleShare: 0.2, WhaleHours: 6, WhaleFloor: 0.1, WhaleLimitedDays: 3, ReturnShare: 0.1, ReturnDays: 7,
 	}
 }
 
@@ -132,6 +134,9 @@ func (c Config) Validate() error {
 	count("move_bytes_max", c.MoveBytesMax, AmountMax)
 	count("move_period", int64(c.MovePeriod), int64(365*24*time.Hour))
 	count("cool_down", int64(c.CoolDown), int64(365*24*time.Hour))
+	if c.Hour != 0 && (c.Hour < HourMin || c.Hour > HourMax) {
+		fault("hour", time.Duration(c.Hour), fmt.Sprintf("%v to %v", HourMin.Length(), HourMax.Length()), "leave it at an hour; a demonstration may give seconds")
+	}
 	count("whale_hours", int64(c.WhaleHours), HoursPerDay)
 	count("whale_limited_days", int64(c.WhaleLimitedDays), DaysKept)
 	count("return_days", int64(c.ReturnDays), DaysKept)

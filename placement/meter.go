@@ -17,15 +17,14 @@ type Reading struct {
 
 // How readings become samples.
 const (
-	// MeterWindow is what a p95 is of: the largest of 20 is one that a tenant has for three minutes of every hour.
-	MeterWindow = time.Minute
-	// MeterGapMax is the longest time between two readings that is taken to be spent evenly. Of a longer one nothing is known.
-	MeterGapMax = 15 * time.Minute
+	// MeterWindows is how many windows an hour has, each a minute of it. A p95 is of them: it is what a tenant has for three minutes of every hour.
+	MeterWindows = 60
+	// MeterGaps is how many of the longest times between two readings that are taken to be spent evenly an hour has: a quarter of an hour each. Of a
+	// longer one nothing is known.
+	MeterGaps = 4
 	// MeterWindowsMin is of how many windows of an hour something must be known for a sample of it: a tenth of them.
 	MeterWindowsMin = 6
 )
-
-const windowsPerHour = int64(time.Hour / MeterWindow)
 
 // window is what is known of a minute.
 type window struct {
@@ -35,17 +34,20 @@ type window struct {
 	bytes   int64
 }
 
-// Meter makes hourly samples of the readings of one tenant in one cell. The zero value is ready. What is charged between two readings is spread
+// Meter makes hourly samples of the readings of one tenant in one cell. The zero value is ready, and counts real hours. What is charged between two readings is spread
 // evenly over the time between them; of jobs and bytes a minute has the largest that was read in it or last before it.
 //
 // Totals that fall mean that the cell began anew, from an older state or as another cell: the time up to that reading is not counted, and the next
 // reading is compared with it.
 type Meter struct {
+	// Hour is how long its hours are. It is not to change once something was observed.
+	Hour HourLength
+
 	started bool
 	at      cell.Instant // of the last reading
 	last    Reading
 	hour    int64 // that the windows are of
-	windows [windowsPerHour]window
+	windows [MeterWindows]window
 	limited int64 // in this hour
 }
 
@@ -53,17 +55,17 @@ type Meter struct {
 // changes nothing.
 func (m *Meter) Observe(now cell.Instant, r Reading) (completed []HourSample) {
 	if !m.started {
-		*m = Meter{started: true, at: now, last: r, hour: HourOf(now)}
+		*m = Meter{Hour: m.Hour, started: true, at: now, last: r, hour: m.Hour.Of(now)}
 		return nil
 	}
 	if now <= m.at {
 		return nil
 	}
 	anew := r.Charged < m.last.Charged || r.Limited < m.last.Limited
-	if !anew && now.Sub(m.at) <= MeterGapMax {
+	if !anew && now.Sub(m.at) <= m.Hour.Length()/MeterGaps {
 		completed = m.spread(now, r)
 	}
-	if hour := HourOf(now); hour != m.hour {
+	if hour := m.Hour.Of(now); hour != m.hour {
 		completed = m.turn(hour, completed)
 	}
 	if !anew {
@@ -78,12 +80,12 @@ func (m *Meter) spread(now cell.Instant, r Reading) (completed []HourSample) {
 	charged, whole := r.Charged-m.last.Charged, int64(now.Sub(m.at))
 	given := int64(0)
 	for from := m.at; from < now; {
-		if hour := HourOf(from); hour != m.hour {
+		if hour := m.Hour.Of(from); hour != m.hour {
 			completed = m.turn(hour, completed)
 		}
-		start := instantOf(m.hour)
-		i := int64(from.Sub(start)) / int64(MeterWindow)
-		until := min(now, start.Add(time.Duration(i+1)*MeterWindow))
+		start := m.Hour.instantOf(m.hour)
+		i := m.Hour.windowAt(from.Sub(start))
+		until := min(now, start.Add(m.Hour.windowBegins(i+1)))
 		// What falls before until, less what was given: the parts add up to all of it.
 		part := scale(charged, int64(until.Sub(m.at)), whole) - given
 		given += part
@@ -104,7 +106,7 @@ func (m *Meter) turn(hour int64, completed []HourSample) []HourSample {
 	if s, ok := m.sample(); ok {
 		completed = append(completed, HourSample{Hour: m.hour, Sample: s})
 	}
-	m.hour, m.windows, m.limited = hour, [windowsPerHour]window{}, 0
+	m.hour, m.windows, m.limited = hour, [MeterWindows]window{}, 0
 	return completed
 }
 
@@ -114,7 +116,7 @@ func (m *Meter) sample() (Sample, bool) {
 	var total, covered int64
 	for i := range m.windows {
 		w := &m.windows[i]
-		if w.covered < int64(MeterWindow)/2 {
+		if w.covered < int64(m.Hour.Length())/MeterWindows/2 {
 			continue
 		}
 		total, covered = total+w.charged, covered+w.covered

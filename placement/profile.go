@@ -1,11 +1,5 @@
 package placement
 
-import (
-	"time"
-
-	"github.com/fairlead/fairlead/cell"
-)
-
 // Sample is what a tenant used in one hour.
 type Sample struct {
 	Average Load  // over the hour
@@ -129,15 +123,3 @@ func (p *Profile) peak() Load {
 	}
 	return top
 }
-
-// HourOf returns the hour since the Unix epoch that an instant is in.
-func HourOf(now cell.Instant) int64 {
-	hour := int64(now) / int64(time.Hour)
-	if int64(now)%int64(time.Hour) < 0 {
-		hour--
-	}
-	return hour
-}
-
-// instantOf returns when an hour begins.
-func instantOf(hour int64) cell.Instant { return cell.Instant(0).Add(time.Duration(hour) * time.Hour) }

@@ -74,7 +74,7 @@ func small(random *rand.Rand) *Snapshot {
 	pending := []Move{{Tenant: "tenant-0", Target: cells[random.IntN(len(cells))].ID, Since: 1}}
 	cfg := DefaultConfig()
 	cfg.OrganizationTenantsMin = 4
-	return NewSnapshot(cfg, instantOf(1024), cells, tenants, pending)
+	return NewSnapshot(cfg, HourMax.instantOf(1024), cells, tenants, pending)
 }
 
 // TestUndoLeavesNoTrace takes steps and takes them back, and asks for every plan in between, which may not leave one either.

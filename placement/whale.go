@@ -88,11 +88,11 @@ func (s *Snapshot) outgrows(t *tenantState, promised []int64, w *Whale) bool {
 	switch {
 	case hours >= s.cfg.WhaleHours, bySharing && days < s.cfg.WhaleLimitedDays:
 		w.Signal, w.Since, w.Verdict = SignalShare, since, verdict(hours, s.cfg.WhaleHours)
-		w.Text = fmt.Sprintf("has %.0f %% of the load of %s or more, for %d hours in a row, of %d that make a whale",
-			s.cfg.WhaleShare*100, w.Cell, hours, s.cfg.WhaleHours)
+		w.Text = fmt.Sprintf("has %.0f %% of the load of %s or more, for %d hours in a row, of %d that make a whale%s",
+			s.cfg.WhaleShare*100, w.Cell, hours, s.cfg.WhaleHours, s.cfg.Hour.note())
 	case byLimits:
 		w.Signal, w.Since, w.Verdict = SignalLimits, first, verdict(days, s.cfg.WhaleLimitedDays)
-		w.Text = fmt.Sprintf("reached its limits on %d days in a row, of %d that make a whale", days, s.cfg.WhaleLimitedDays)
+		w.Text = fmt.Sprintf("reached its limits on %d days in a row, of %d that make a whale%s", days, s.cfg.WhaleLimitedDays, s.cfg.Hour.note())
 	default:
 		return false
 	}
@@ -130,7 +130,7 @@ func (s *Snapshot) sharing(t *tenantState) (share float64, hours int, since cell
 		return 0, 0, 0
 	}
 	c := &s.cells[t.home]
-	now := HourOf(s.now)
+	now := s.cfg.Hour.Of(s.now)
 	run := 0
 	for hour := max(1, now-HoursPerDay); hour < now; hour++ {
 		slot := &t.Profile.Hours[hour%HoursPerDay]
@@ -144,7 +144,7 @@ func (s *Snapshot) sharing(t *tenantState) (share float64, hours int, since cell
 			continue
 		}
 		if run++; run > hours {
-			hours, since = run, instantOf(hour-int64(run)+1)
+			hours, since = run, s.cfg.Hour.instantOf(hour-int64(run)+1)
 		}
 	}
 	return share, hours, since
@@ -164,7 +164,7 @@ func (c *cellState) shareOf(l Load, hour int, floor float64) float64 {
 
 // limited returns on how many days in a row, up to today or yesterday, the tenant was refused because of its limits, and when the first began.
 func (s *Snapshot) limited(t *tenantState) (days int, first cell.Instant) {
-	today := HourOf(s.now) / HoursPerDay
+	today := s.cfg.Hour.Of(s.now) / HoursPerDay
 	hit := func(day int64) bool {
 		if day <= 0 {
 			return false
@@ -178,7 +178,7 @@ func (s *Snapshot) limited(t *tenantState) (days int, first cell.Instant) {
 	}
 	for ; days < DaysKept && hit(day); day-- {
 		days++
-		first = instantOf(day * HoursPerDay)
+		first = s.cfg.Hour.instantOf(day * HoursPerDay)
 	}
 	return days, first
 }
@@ -186,8 +186,8 @@ func (s *Snapshot) limited(t *tenantState) (days int, first cell.Instant) {
 // returns looks whether a tenant with a dedicated cell was small for long enough.
 func (s *Snapshot) returns(t *tenantState, promised []int64, w *Whale) bool {
 	pool := s.smallest(t)
-	since := HourOf(s.now)/HoursPerDay - int64(s.cfg.ReturnDays)
-	long := time.Duration(s.cfg.ReturnDays) * HoursPerDay * time.Hour
+	since := s.cfg.Hour.Of(s.now)/HoursPerDay - int64(s.cfg.ReturnDays)
+	long := time.Duration(s.cfg.ReturnDays) * HoursPerDay * s.cfg.Hour.Length()
 	if pool == (Load{}) || t.Since.Add(long) > s.now || since <= 0 || !s.promisable(t, promised) {
 		return false
 	}
@@ -205,8 +205,8 @@ func (s *Snapshot) returns(t *tenantState, promised []int64, w *Whale) bool {
 	if w.Share >= s.cfg.ReturnShare || float64(t.Reserved) >= s.cfg.ReturnShare*float64(pool.Compute) {
 		return false
 	}
-	w.Signal, w.Verdict, w.Since = SignalShare, VerdictReturn, instantOf(since*HoursPerDay)
-	w.Text = fmt.Sprintf("would have had %.1f %% of the smallest pooled cell at most, for %d days, and reached no limit", w.Share*100, s.cfg.ReturnDays)
+	w.Signal, w.Verdict, w.Since = SignalShare, VerdictReturn, s.cfg.Hour.instantOf(since*HoursPerDay)
+	w.Text = fmt.Sprintf("would have had %.1f %% of the smallest pooled cell at most, for %d days, and reached no limit%s", w.Share*100, s.cfg.ReturnDays, s.cfg.Hour.note())
 	if t.Rules.Cell != "" {
 		w.Text += "; its rules name " + string(t.Rules.Cell)
 	}

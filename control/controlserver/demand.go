@@ -13,8 +13,17 @@ import (
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
 )
 
-// measureInterval is between measurements of a cell: six a minute, of which the hour's 95th percentile is made.
-const measureInterval = 10 * time.Second
+// Between measurements of a cell: six for each of the hour's minutes, of which its 95th percentile is made, and never more than a cell answers without effort.
+// Of hours shorter than 36 s there are fewer for each: readings are spread over the time between them, of which a quarter of an hour may pass.
+const (
+	measuresPerHour    = 6 * placement.MeterWindows
+	measureIntervalMin = 100 * time.Millisecond
+)
+
+// measureInterval is how long after a measurement of a cell the next is due.
+func measureInterval(hour placement.HourLength) time.Duration {
+	return max(measureIntervalMin, hour.Length()/measuresPerHour)
+}
 
 // measure reads what the cell's tenants use and records the hours that this completes. Only tenants at home in the cell count: what is left of one that
 // moved away says nothing of it.
@@ -31,7 +40,7 @@ func (s *Server) measure(ctx context.Context, l *link) {
 		}
 		m := l.meters[id]
 		if m == nil {
-			m = &placement.Meter{}
+			m = &placement.Meter{Hour: s.cfg.Reconcile.Placement.Hour}
 		}
 		seen[id] = m
 		for _, h := range m.Observe(at, placement.Reading{

@@ -138,7 +138,9 @@ func (s *Server) lead(ctx context.Context, r *reign, lost <-chan struct{}) {
 			if running[id] == nil {
 				of, cancel := context.WithCancel(ctx)
 				running[id] = cancel
-				workers.Go(func() { l.run(of, duties{measure: s.measure, act: s.act}) })
+				workers.Go(func() {
+					l.run(of, duties{every: measureInterval(s.cfg.Reconcile.Placement.Hour), measure: s.measure, act: s.act})
+				})
 			}
 		}
 		for id, cancel := range running {

@@ -281,6 +281,7 @@ func (l *link) tellDraining(ctx context.Context) error {
 
 // duties is what a cell's goroutine does beside telling it of changes.
 type duties struct {
+	every   time.Duration // between two measurements
 	measure func(context.Context, *link)
 	act     func(context.Context, *link, []reconcile.Action)
 }
@@ -288,7 +289,7 @@ type duties struct {
 // run tells the cell of what it could not be told when it was committed, measures it and does what the loop decided about it, until ctx ends. It is the
 // only goroutine of its cell, so that a cell that hangs keeps its own busy and nobody else's.
 func (l *link) run(ctx context.Context, d duties) {
-	measure := time.NewTicker(measureInterval)
+	measure := time.NewTicker(d.every)
 	defer measure.Stop()
 	retry := time.NewTimer(0)
 	defer retry.Stop()

@@ -22,8 +22,8 @@ const (
 	EvacuationsMax = 8
 	// retryAfter is how long a tenant whose migration was given up waits until control moves it again. Why it was given up is in its record.
 	retryAfter = 10 * time.Minute
-	// Whales are looked for once a minute, and cells that are evacuated every ten seconds: both look at every tenant. With nothing to remember when
-	// that was, it is done in the first seconds of each; steps are at most a second apart.
+	// Whales are looked for once a minute, or once in each hour of demand where that is shorter, and cells that are evacuated every ten seconds: both look
+	// at every tenant. With nothing to remember when that was, it is done in the first seconds of each; steps are at most a second apart.
 	whalesEvery, evacuationsEvery = time.Minute, 10 * time.Second
 	lookFor                       = 3 * time.Second
 )
@@ -32,6 +32,20 @@ const (
 type Whales struct {
 	// Auto lets it move them, one at a time, to open dedicated cells that are theirs and empty. False: they are proposed in placement's plan only.
 	Auto bool
+	// Options say how. Those of [migrate.DefaultOptions].
+	Options migrate.Options
+}
+
+// WithHour returns the configuration for hours of demand of another length. Where they are shorter than real ones nobody is there to wait: a tenant stays where
+// it came to for as many of them as make a whale, and not for a day; and a whale is watched after its switch for as long as a tenant of a cell that is
+// evacuated.
+func (c Config) WithHour(hour placement.HourLength) Config {
+	c.Placement.Hour = hour
+	if hour.Length() < placement.HourMax.Length() {
+		c.Placement.CoolDown = min(c.Placement.CoolDown, time.Duration(c.Placement.WhaleHours)*hour.Length())
+		c.Whales.Options.CanaryJobs, c.Whales.Options.CanaryTime = c.Evacuation.CanaryJobs, c.Evacuation.CanaryTime
+	}
+	return c
 }
 
 // evacuationOptions are the defaults, but that each tenant is watched for less long: they go one after the other, and the cell is to be empty soon.
@@ -114,7 +128,7 @@ func rested(v state.View, tenant cell.TenantID, now cell.Instant, rest time.Dura
 
 // whales begins to move one tenant that is too large for its pool to a dedicated cell that is its own and empty.
 func whales(v state.View, o Observed, now cell.Instant, cfg Config) []Action {
-	if !cfg.Whales.Auto || !look(now, whalesEvery) {
+	if !cfg.Whales.Auto || !look(now, min(whalesEvery, cfg.Placement.Hour.Length())) {
 		return nil
 	}
 	for m := range v.LiveMigrations() {
@@ -132,7 +146,9 @@ func whales(v state.View, o Observed, now cell.Instant, cfg Config) []Action {
 	}
 	for _, d := range snapshot.Rebalance().Decisions {
 		if d.Reason == placement.ReasonWhale && slices.Contains(empty, d.Target) && rested(v, d.Tenant, now, cfg.Placement.CoolDown) {
-			return []Action{Propose{StartMigration(v, d, now)}}
+			start := StartMigration(v, d, now)
+			start.Options = cfg.Whales.Options
+			return []Action{Propose{start}}
 		}
 	}
 	return nil

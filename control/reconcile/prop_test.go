@@ -297,12 +297,27 @@ func TestConfig(t *testing.T) {
 		"forget_after": func(c *Config) { c.ForgetAfter = c.LostAfter - 1 },
 		"seen_max":     func(c *Config) { c.SeenMax = 366 * 24 * time.Hour },
 		"pause_max":    func(c *Config) { c.Evacuation.PauseMax = 0 },
+		"canary_jobs":  func(c *Config) { c.Whales.Options.CanaryJobs = -1 },
+		"hour":         func(c *Config) { *c = c.WithHour(placement.HourLength(time.Millisecond)) },
 	} {
 		cfg := DefaultConfig()
 		change(&cfg)
 		if fe, ok := errors.AsType[*cell.FieldError](cfg.Validate()); !ok || !strings.Contains(cfg.Validate().Error(), name) || fe.Remedy == "" {
 			t.Errorf("%s: %v", name, cfg.Validate())
 		}
+	}
+}
+
+// Hours of the usual length change nothing; shorter ones what would take real ones.
+func TestConfigWithHour(t *testing.T) {
+	if got := DefaultConfig().WithHour(placement.HourMax); !reflect.DeepEqual(got, DefaultConfig()) {
+		t.Errorf("%+v", got)
+	}
+	got, want := DefaultConfig().WithHour(placement.HourLength(2*time.Second)), DefaultConfig()
+	want.Placement.Hour, want.Placement.CoolDown = placement.HourLength(2*time.Second), 12*time.Second
+	want.Whales.Options.CanaryJobs, want.Whales.Options.CanaryTime = 10, 2*time.Second
+	if !reflect.DeepEqual(got, want) || got.Validate() != nil {
+		t.Errorf("%+v, %v", got, got.Validate())
 	}
 }
 

@@ -50,7 +50,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		SeenMax: 10 * time.Second, LostAfter: time.Minute, ForgetAfter: 24 * time.Hour, RetryAfter: 30 * time.Second,
-		Placement: placement.DefaultConfig(), Evacuation: evacuationOptions(),
+		Placement: placement.DefaultConfig(), Whales: Whales{Options: migrate.DefaultOptions()}, Evacuation: evacuationOptions(),
 	}
 }
 
@@ -73,7 +73,7 @@ func (c Config) Validate() error {
 			})
 		}
 	}
-	return errors.Join(append(faults, c.Placement.Validate(), c.Evacuation.Validate())...)
+	return errors.Join(append(faults, c.Placement.Validate(), c.Whales.Options.Validate(), c.Evacuation.Validate())...)
 }
 
 // Seen is what an agent said when it was last heard of.

@@ -205,6 +205,12 @@ func (c *cluster) command(t *testing.T, line string) string {
 		c.apply(command.SetCellPhase{Cell: cell.ID(names[0]), Phase: placement.PhaseCordoned, Evacuate: true, Time: c.now})
 	case "whales":
 		c.cfg.Whales.Auto = names[0] == "auto"
+	case "hour":
+		d, err := time.ParseDuration(names[0])
+		if err != nil {
+			t.Fatal(line, err)
+		}
+		c.cfg = c.cfg.WithHour(placement.HourLength(d))
 	case "demand":
 		c.demand(cell.ID(names[0]), number("hours", 1), names[1:])
 	case "advance":
@@ -270,7 +276,8 @@ func (c *cluster) demand(id cell.ID, hours int, of []string) {
 		load := placement.Load{Compute: cell.Rate(n) * cell.Rate(cell.Unit)}
 		samples = append(samples, command.TenantSample{Tenant: cell.TenantID(name), Sample: placement.Sample{Average: load, P95: load}})
 	}
-	for hour := placement.HourOf(c.now) - int64(hours); hour < placement.HourOf(c.now); hour++ {
+	last := c.cfg.Placement.Hour.Of(c.now)
+	for hour := last - int64(hours); hour < last; hour++ {
 		c.apply(command.RecordDemand{Cell: id, Hour: hour, Samples: samples, Time: c.now})
 	}
 }

@@ -78,12 +78,15 @@ func addAgentFlags(cmd *cobra.Command) {
 	f.Var(newDuration(d.KeysStaleMax), "keys-stale-max", "how long keys that are known are served while control is away")
 	f.Var(newDuration(d.ParkMax), "park-max", "how long a request waits for a cell without a leader")
 	f.Bool("whales-auto", false, "begin by itself to move a tenant that is too large for a pool to a dedicated cell of its own; for the role control")
+	f.Var(newDuration(d.DemandHour), "demand-hour", "how long an hour of measured demand is; for the role control; less than 1h for demonstrations and tests only,"+
+		" the same for every control agent of a fresh cluster")
 	f.Var(newEnum(d.LogLevel, config.LogLevels()), "log-level", "least `level` that is logged: "+strings.Join(config.LogLevels(), ", "))
 	f.Var(newEnum(d.LogFormat, config.LogFormats()), "log-format", "`format` of the log: "+strings.Join(config.LogFormats(), ", "))
 	keys := make(map[string]string)
 	for _, name := range []string{
 		"name", "role", "cell", "dir", "listen", "advertise", "raft-listen", "raft-advertise", "gossip-listen", "gossip-advertise", "control",
-		"gossip-seeds", "tls-dir", "join-token-file", "hosts", "policy", "keys-stale-max", "park-max", "log-level", "log-format",
+		"gossip-seeds", "tls-dir", "join-token-file", "hosts", "policy", "keys-stale-max", "park-max", "demand-hour", "log-level",
+		"log-format",
 	} {
 		keys[name] = "agent." + name
 	}
@@ -96,7 +99,7 @@ func addAgentFlags(cmd *cobra.Command) {
 	completeEnum(cmd, "log-level", config.LogLevels())
 	completeEnum(cmd, "log-format", config.LogFormats())
 	completeNothing(cmd, "name", "cell", "listen", "advertise", "raft-listen", "raft-advertise", "gossip-listen", "gossip-advertise", "control",
-		"gossip-seeds", "hosts", "keys-stale-max", "park-max")
+		"gossip-seeds", "hosts", "keys-stale-max", "park-max", "demand-hour")
 	must(cmd.MarkFlagDirname("dir"))
 	must(cmd.MarkFlagDirname("tls-dir"))
 }

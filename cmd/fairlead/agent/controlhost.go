@@ -23,6 +23,7 @@ import (
 	"github.com/fairlead/fairlead/dataplane/route"
 	"github.com/fairlead/fairlead/migrate"
 	"github.com/fairlead/fairlead/migrate/mover"
+	"github.com/fairlead/fairlead/placement"
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
 	"github.com/fairlead/fairlead/proto/fairlead/v1/fairleadv1connect"
 )
@@ -56,7 +57,7 @@ func startControlHost(ctx context.Context, n *node) (roleHost, error) {
 
 func (h *controlHost) start(ctx context.Context, machine *controlserver.Machine) error {
 	n := h.node
-	loop := reconcile.DefaultConfig()
+	loop := reconcile.DefaultConfig().WithHour(placement.HourLength(n.cfg.Agent.DemandHour))
 	loop.Whales.Auto = n.cfg.Agent.Whales.Auto
 	migrations := migrate.DefaultConfig()
 	migrations.WipeDelay = n.cfg.Agent.WipeDelay
@@ -295,9 +296,11 @@ func (d *dialer) Tenancy(id cell.ID, agents []state.Agent) fairleadv1connect.Ten
 	return fairleadv1connect.NewTenancyServiceClient(&http.Client{Transport: d.cell(id, agents)}, "https://"+string(id), lineOptions()...)
 }
 
-// Lanes implements controlserver.Dialer. Every call of the service may be repeated.
+// Lanes implements controlserver.Dialer. Every call of the service may be repeated. What is copied is not compressed: that would take the source's processors,
+// which its tenants need.
 func (d *dialer) Lanes(id cell.ID, agents []state.Agent) fairleadv1connect.LaneServiceClient {
-	return fairleadv1connect.NewLaneServiceClient(&http.Client{Transport: d.cell(id, agents)}, "https://"+string(id), lineOptions()...)
+	options := append(lineOptions(), connect.WithAcceptCompression("gzip", nil, nil))
+	return fairleadv1connect.NewLaneServiceClient(&http.Client{Transport: d.cell(id, agents)}, "https://"+string(id), options...)
 }
 
 // cell returns the way to whichever of a cell's agents leads.

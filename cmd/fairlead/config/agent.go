@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead/fairlead/cell"
 	"github.com/fairlead/fairlead/cell/policy"
+	"github.com/fairlead/fairlead/placement"
 )
 
 // Agent says how fairlead agent runs one role of a cluster.
@@ -57,6 +58,9 @@ type Agent struct {
 	Whales Whales `mapstructure:"whales"`
 	// WipeDelay is how long the source of a migration that was completed keeps what it had. For the role control. Default 10 min.
 	WipeDelay time.Duration `mapstructure:"wipe-delay"`
+	// DemandHour is how long an hour of demand is, by which tenants are measured and whales are found: less than an hour for demonstrations and tests only.
+	// For the role control, and the same for each control agent, from the first start of the cluster on. Default 1 h.
+	DemandHour time.Duration `mapstructure:"demand-hour"`
 	// LogLevel is the least level that is logged. Default info.
 	LogLevel string `mapstructure:"log-level"`
 	// LogFormat is text or json. Default text.
@@ -79,6 +83,7 @@ const (
 	DefaultKeysStaleMax  = time.Hour
 	DefaultParkMax       = 5 * time.Second
 	DefaultWipeDelay     = 10 * time.Minute
+	DefaultDemandHour    = time.Duration(placement.HourMax)
 	keysStaleMin         = 5 * time.Second // a heartbeat comes each second: less would refuse keys for a hiccup
 	keysStaleMax         = 7 * 24 * time.Hour
 	parkMaxMax           = time.Minute
@@ -105,7 +110,7 @@ func AgentRoles() []string { return []string{roleControl, roleCell, roleGateway}
 func DefaultAgent() Agent {
 	return Agent{
 		Dir: DefaultAgentDir, Listen: DefaultAgentListen, RaftListen: DefaultRaftListen, GossipListen: DefaultGossipListen, Policy: DefaultPolicy,
-		KeysStaleMax: DefaultKeysStaleMax, ParkMax: DefaultParkMax, WipeDelay: DefaultWipeDelay, LogLevel: DefaultLogLevel, LogFormat: DefaultLogFormat,
+		KeysStaleMax: DefaultKeysStaleMax, ParkMax: DefaultParkMax, WipeDelay: DefaultWipeDelay, DemandHour: DefaultDemandHour, LogLevel: DefaultLogLevel, LogFormat: DefaultLogFormat,
 	}
 }
 
@@ -188,8 +193,12 @@ func (a Agent) Validate() []Fault {
 	} else if a.Policy != DefaultPolicy {
 		faults = append(faults, faultf("agent.policy", remedyOnlyCell, "is %.100q for the role %.40s", a.Policy, a.Role))
 	}
-	if a.Whales.Auto && slices.Contains([]string{roleCell, roleGateway}, a.Role) {
+	elsewhere := slices.Contains([]string{roleCell, roleGateway}, a.Role)
+	if a.Whales.Auto && elsewhere {
 		faults = append(faults, faultf("agent.whales.auto", "leave it out, or use the role control", "is true for the role %s", a.Role))
+	}
+	if a.DemandHour != DefaultDemandHour && elsewhere {
+		faults = append(faults, faultf("agent.demand-hour", "leave it out, or use the role control", "is %v for the role %s", a.DemandHour, a.Role))
 	}
 	return append(faults, validateLog("agent", a.LogLevel, a.LogFormat)...)
 }
@@ -350,6 +359,9 @@ func (a Agent) validateBounds() []Fault {
 	}
 	if a.WipeDelay < wipeDelayMin || a.WipeDelay > wipeDelayMax {
 		faults = append(faults, faultf("agent.wipe-delay", "give a duration such as 10m", "is %v, outside %v to %v", a.WipeDelay, wipeDelayMin, wipeDelayMax))
+	}
+	if least := time.Duration(placement.HourMin); a.DemandHour < least || a.DemandHour > DefaultDemandHour {
+		faults = append(faults, faultf("agent.demand-hour", "leave it at 1h; a demonstration may give seconds", "is %v, outside %v to %v", a.DemandHour, least, DefaultDemandHour))
 	}
 	if a.ParkMax < 0 || a.ParkMax > parkMaxMax {
 		faults = append(faults, faultf("agent.park-max", "give a duration such as 5s", "is %v, outside 0s to %v", a.ParkMax, parkMaxMax))

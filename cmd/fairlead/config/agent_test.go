@@ -63,13 +63,21 @@ func TestAgentFaults(t *testing.T) {
 		"whales":           {func(a *config.Agent) { a.Role, a.Cell, a.Whales.Auto = "control", "", true }, nil},
 		"short keys":       {func(a *config.Agent) { a.KeysStaleMax = time.Second }, []string{"agent.keys-stale-max is 1s, outside 5s to"}},
 		"hasty wiping":     {func(a *config.Agent) { a.WipeDelay = 0 }, []string{"agent.wipe-delay is 0s, outside 1s to 168h0m0s"}},
-		"long parking":     {func(a *config.Agent) { a.ParkMax = time.Hour }, []string{"agent.park-max is 1h0m0s, outside 0s to 1m0s"}},
+		"hours elsewhere":  {func(a *config.Agent) { a.DemandHour = time.Minute }, []string{"agent.demand-hour is 1m0s for the role cell"}},
+		"short hours":      {func(a *config.Agent) { a.Role, a.Cell, a.DemandHour = "control", "", time.Second }, nil},
+		"hours too short": {func(a *config.Agent) { a.Role, a.Cell, a.DemandHour = "control", "", time.Second-1 }, []string{
+			"agent.demand-hour is 999.999999ms, outside 1s to 1h0m0s",
+		}},
+		"hours too long": {func(a *config.Agent) { a.Role, a.Cell, a.DemandHour = "control", "", time.Hour+1 }, []string{
+			"agent.demand-hour is 1h0m0.000000001s, outside 1s to 1h0m0s",
+		}},
+		"long parking": {func(a *config.Agent) { a.ParkMax = time.Hour }, []string{"agent.park-max is 1h0m0s, outside 0s to 1m0s"}},
 		"a bad log": {func(a *config.Agent) { a.LogLevel, a.LogFormat = "loud", "xml" }, []string{
 			`agent.log-level is "loud"`, `agent.log-format is "xml"`,
 		}},
 		"nothing": {func(a *config.Agent) { *a = config.Agent{} }, []string{
 			"agent.name is empty", `agent.role is ""`, `agent.listen "" is`, `agent.raft-listen "" is`, `agent.gossip-listen "" is`, "agent.control is empty",
-			"agent.keys-stale-max is 0s", "agent.wipe-delay is 0s", "agent.dir is empty", `agent.policy is ""`, `agent.log-level is ""`, `agent.log-format is ""`,
+			"agent.keys-stale-max is 0s", "agent.wipe-delay is 0s", "agent.demand-hour is 0s", "agent.dir is empty", `agent.policy is ""`, `agent.log-level is ""`, `agent.log-format is ""`,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

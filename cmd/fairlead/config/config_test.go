@@ -57,7 +57,7 @@ func TestDefaultsAreValid(t *testing.T) {
 func sample(k config.Key, n int) string {
 	switch {
 	case strings.HasSuffix(k.Path, "lease"), strings.HasSuffix(k.Path, "timeout"), strings.HasSuffix(k.Path, "stale-max"), strings.HasSuffix(k.Path, "park-max"),
-		strings.HasSuffix(k.Path, "delay"):
+		strings.HasSuffix(k.Path, "delay"), strings.HasSuffix(k.Path, "demand-hour"):
 		return fmt.Sprintf("%dm", n+10)
 	case strings.HasSuffix(k.Path, "slots"), strings.HasSuffix(k.Path, "prefetch"), strings.HasSuffix(k.Path, "group"):
 		return fmt.Sprint(n + 100)

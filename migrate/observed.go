@@ -85,8 +85,9 @@ type CellSeen struct {
 	Reachable bool
 	At, Since cell.Instant
 	Index     uint64 // of its log
-	// CommitP50 and CommitP99 are of its log; Baseline is the P99 before anything was copied, 0 while unknown.
-	CommitP50, CommitP99, Baseline time.Duration
+	// CommitP50 and CommitP99 are of its log. AnswerP99 is of what it answers to submissions and reports, Baseline what that was before anything was copied;
+	// 0 while unknown.
+	CommitP50, CommitP99, AnswerP99, Baseline time.Duration
 	// Offered is what live workers offer, Needed the operations of the tenant's jobs; sorted.
 	Offered, Needed  []cell.Operation
 	Slots, SlotsUsed int64

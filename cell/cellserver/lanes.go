@@ -70,8 +70,11 @@ func (h Lanes) GetLanes(ctx context.Context, req *fairleadv1.GetLanesRequest) (*
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	p50, p99 := s.commits.quantiles(time.Now())
+	now := time.Now()
+	p50, p99 := s.commits.quantiles(now)
 	resp.CommitP50, resp.CommitP99 = durationTo(p50), durationTo(p99)
+	_, p99 = s.answers.quantiles(now)
+	resp.AnswerP99 = durationTo(p99)
 	return resp, nil
 }
 

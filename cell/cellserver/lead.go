@@ -48,6 +48,7 @@ func (s *Server) Lead(log Log) error {
 	s.passed = s.state.Passed()
 	s.reign.stop, s.reign.stopped = cancel, stopped
 	s.commits.forget()
+	s.answers.forget()
 	s.beginCharges()
 	s.wantAll()
 	s.inbox.Lock()

@@ -51,7 +51,8 @@ type Server struct {
 	reign   reign
 	reigns  atomic.Uint64 // odd while this server leads
 	limited limited
-	commits commits
+	commits latencies // of the log's entries, from their proposal until they were applied
+	answers latencies // of submissions and reports, from when they came in
 	survey  *survey
 	drained atomic.Bool // new jobs are refused
 }
@@ -106,8 +107,13 @@ func (s *Server) do(ctx context.Context, c *leader.Call) error {
 	if !flying {
 		s.signal()
 	}
+	began := time.Now()
 	select {
 	case <-w.done:
+		if c.Submit != nil || c.Report != nil {
+			now := time.Now()
+			s.answers.note(now, now.Sub(began))
+		}
 		if c.Poll == nil || ctx.Err() == nil {
 			return c.Err
 		}

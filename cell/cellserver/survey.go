@@ -12,12 +12,11 @@ import (
 )
 
 const (
-	// surveySteps bounds the records that are looked at while the cell's lock is held: a fraction of a millisecond, and of one when all of them are
-	// hashed.
-	surveySteps = 256
-	// surveyRest is how much longer the lock is left alone after each piece than it was held: what is computed beside the cell's work takes a fifth of
-	// the lock at most.
-	surveyRest = 4
+	// surveySteps bounds the records that are looked at while the cell's lock is held: a fraction of a millisecond when all of them are hashed.
+	surveySteps = 64
+	// surveyRest is how much longer the lock is left alone after each piece than it was held: what is computed beside the cell's work takes a tenth of
+	// the lock and of a processor at most.
+	surveyRest = 9
 	// needsAge is how old what a tenant's jobs need may be before it is looked up again, needsKept of how many tenants it is kept: those that move.
 	needsAge  = 10 * time.Second
 	needsKept = 64

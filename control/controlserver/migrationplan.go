@@ -96,7 +96,7 @@ func (s *Server) lookAt(ctx context.Context, r *reign, m *migrate.Record) migrat
 				at.Since = now
 			} else {
 				*at = s.cfg.Seen(answer)
-				at.At, at.Baseline = now, at.CommitP99
+				at.At, at.Baseline = now, at.AnswerP99
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fairlead/fairlead/cell"
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
@@ -54,6 +55,11 @@ func (c chunk) last() bool {
 // copy goes on until nothing is left, or its time is over. While the target takes a chunk the next is read already: the source then is never waited for
 // twice. It returns how many records the target took.
 func (r *round) copy(ctx context.Context) (int64, error) {
+	if wait := r.owes(); wait > 0 {
+		if err := r.rest(ctx, wait); err != nil || r.owes() > 0 {
+			return 0, err
+		}
+	}
 	ctx, stop := context.WithCancel(ctx) // what is read ahead in vain
 	var reads sync.WaitGroup
 	defer reads.Wait()
@@ -65,6 +71,7 @@ func (r *round) copy(ctx context.Context) (int64, error) {
 		if err != nil {
 			return moved, err
 		}
+		r.heed(c)
 		if c.last() && !r.urgent && proto.Equal(c.GetNext(), r.cursor) {
 			r.tell(c)
 			return moved, nil
@@ -89,7 +96,7 @@ func (r *round) copy(ctx context.Context) (int64, error) {
 		if c.last() || r.over() {
 			return moved, nil
 		}
-		if err := r.spare(ctx, c); err != nil {
+		if err := r.spare(ctx, c); err != nil || r.over() {
 			return moved, err
 		}
 	}
@@ -103,15 +110,35 @@ func (r *round) tell(c chunk) {
 	}
 }
 
-// spare waits as long as the throttle says, but no longer than the round may last: what is owed stays owed.
+// spared reports whether the source is to be spared.
+func (r *round) spared() bool { return r.throttle != nil && !r.urgent }
+
+// owes returns how long to wait before the first chunk.
+func (r *round) owes() time.Duration {
+	if !r.spared() {
+		return 0
+	}
+	return r.throttle.owes(time.Now())
+}
+
+// heed takes in what the source says of what its callers notice: before it is asked for the next chunk, so that nothing is told twice.
+func (r *round) heed(c chunk) {
+	if r.spared() {
+		r.throttle.observe(burden{c.GetAnswers(), c.GetAnswersSlow(), c.GetAnswerP99().AsDuration()}, time.Now())
+	}
+}
+
+// spare waits as long as the throttle says after a chunk.
 func (r *round) spare(ctx context.Context, c chunk) error {
-	if r.throttle == nil || r.urgent {
+	if !r.spared() {
 		return nil
 	}
-	now := time.Now()
-	r.throttle.observe(c.GetCommitP99().AsDuration(), now)
-	wait := r.throttle.took(len(c.GetRecords()), now)
-	if left := r.until.Sub(now); !r.until.IsZero() && wait > left {
+	return r.rest(ctx, r.throttle.took(len(c.GetRecords()), time.Now()))
+}
+
+// rest waits, but no longer than the round may last: what is owed stays owed.
+func (r *round) rest(ctx context.Context, wait time.Duration) error {
+	if left := time.Until(r.until); !r.until.IsZero() && wait > left {
 		wait = left
 	}
 	return pause(ctx, wait)
@@ -145,9 +172,12 @@ func (r *round) get(ctx context.Context, from *fairleadv1.LaneCursor) (chunk, er
 	ctx, cancel := context.WithTimeout(ctx, r.callMax)
 	defer cancel()
 	asked := time.Now()
-	m, err := r.from.ExportLane(ctx, &fairleadv1.ExportLaneRequest{
-		Move: r.move, Tenant: r.tenant, Class: r.class, Cursor: from, BytesMax: chunkBytes,
-	})
+	req := &fairleadv1.ExportLaneRequest{Move: r.move, Tenant: r.tenant, Class: r.class, Cursor: from, BytesMax: chunkBytes}
+	if r.throttle != nil {
+		seen, slowAfter := r.throttle.ask()
+		req.AnswersSeen, req.SlowAfter = seen, durationpb.New(slowAfter)
+	}
+	m, err := r.from.ExportLane(ctx, req)
 	return chunk{m, asked}, err
 }
 

@@ -122,30 +122,38 @@ func TestCopyFromHungCell(t *testing.T) {
 	})
 }
 
-// The rate falls to the half while the source suffers, rises while it does not, stays in its bounds, and what was allowed is kept over any second.
+// The rate falls to the half while the budget of slow answers is used up and more come, rises while it holds, stays in its bounds, and what was allowed is kept
+// over any second.
 func TestThrottle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Unix(1000, 0)
 		most := rapid.Int64Range(rateMin, 64<<20).Draw(t, "most")
 		th := newThrottle(most, now)
-		th.observe(10*time.Millisecond, now)
-		began, taken := now, 0.0
+		th.begin(10 * time.Millisecond)
+		began, taken, answers := now, 0.0, uint64(0)
 		for range rapid.IntRange(1, 200).Draw(t, "chunks") {
-			p99 := time.Duration(rapid.IntRange(1, 40).Draw(t, "p99")) * time.Millisecond
+			more, slow := rapid.Uint64Range(0, 300).Draw(t, "answers"), rapid.Int64Range(0, 3).Draw(t, "slow")
+			if rapid.IntRange(0, 20).Draw(t, "another leader") == 0 {
+				answers = 0
+			}
+			answers += more
 			before, due := th.rate, now.Sub(th.adjusted) >= adjustInterval
-			th.observe(p99, now)
-			suffers := p99*100 > th.baseline*sufferHundredths
+			th.observe(burden{answers, slow, 20 * time.Millisecond}, now)
 			switch {
 			case th.rate < rateMin || th.rate > float64(most):
 				t.Fatalf("a rate of %v, of at most %d", th.rate, most)
-			case due && suffers && before > rateMin && th.rate > max(rateMin, before/2):
+			case th.budget > budgetMax || th.budget < -budgetMax:
+				t.Fatalf("a budget of %v", th.budget)
+			case due && th.budget < 0 && slow > 0 && before > rateMin && th.rate > max(rateMin, before/2):
 				t.Fatalf("%v, after %v, while the source suffers", th.rate, before)
-			case due && !suffers && before < float64(most) && th.rate <= before:
-				t.Fatalf("%v, after %v, while it does not", th.rate, before)
+			case due && th.budget < 0 && th.rate > before:
+				t.Fatalf("%v, after %v, with a budget of %v", th.rate, before, th.budget)
+			case due && th.budget > 0 && before < float64(most) && th.rate <= before:
+				t.Fatalf("%v, after %v, with a budget of %v", th.rate, before, th.budget)
 			}
 			n := rapid.IntRange(1, chunkBytes).Draw(t, "bytes")
 			wait := th.took(n, now)
-			if wait < 0 {
+			if wait < 0 || wait != th.owes(now) {
 				t.Fatal(wait)
 			}
 			taken += float64(n)
@@ -157,16 +165,81 @@ func TestThrottle(t *testing.T) {
 	})
 }
 
+// Whatever a source can bear, over a long copy hardly more of its answers are slow than may be, and the copy goes about as fast as that allows.
+func TestThrottleKeepsTheBudget(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const perSecond, chunk, seconds = 200, 128 << 10, 600
+		bears := rapid.Float64Range(2*rateMin, 8<<20).Draw(t, "bytes a second without harm")
+		now := time.Unix(1000, 0)
+		th := newThrottle(16<<20, now)
+		th.begin(4 * time.Millisecond)
+		began, taken, answers, slow := now, 0.0, 0.0, 0.0
+		last := now
+		for owed := 0.0; now.Sub(began) < seconds*time.Second; {
+			took := max(th.took(chunk, now), time.Millisecond)
+			now = now.Add(took)
+			taken += chunk
+			span := now.Sub(last).Seconds()
+			last = now
+			answers += perSecond * span
+			if rate := chunk / took.Seconds(); rate > bears {
+				owed += perSecond * span * min(1, rate/bears-1) / 10 // the more it is asked for, the more are slow
+			}
+			told := math.Floor(owed)
+			owed, slow = owed-told, slow+told
+			th.observe(burden{uint64(answers), int64(told), 10 * time.Millisecond}, now)
+		}
+		if most := answers*slowThousandths/1000 + 2*budgetMax; slow > most {
+			t.Errorf("%v of %v answers were slow, of at most %v", slow, answers, most)
+		}
+		if rate := taken / seconds; rate < bears/2 {
+			t.Errorf("%v bytes a second, of %v that do no harm", rate, bears)
+		}
+	})
+}
+
 // A source that is slow by itself becomes what the copy is measured by: it is not spared for ever.
 func TestThrottleFindsTheBaseline(t *testing.T) {
 	now := time.Unix(1000, 0)
 	th := newThrottle(16<<20, now)
-	th.observe(10*time.Millisecond, now)
-	for range 200 {
+	th.begin(10 * time.Millisecond)
+	for n := range uint64(200) {
 		now = now.Add(time.Second)
-		th.observe(50*time.Millisecond, now)
+		slow := int64(0)
+		if _, after := th.ask(); 50*time.Millisecond > after {
+			slow = 100
+		}
+		th.observe(burden{100 * n, slow, 50 * time.Millisecond}, now)
 	}
 	if th.rate < 16<<20 {
 		t.Errorf("it still goes at %v", th.rate)
 	}
+}
+
+// What a round owes is waited for by the next one: rounds that end before it is paid copy nothing, however many there are.
+func TestThrottleHoldsOverRounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, _, r := pair(t.Context(), t, 60_000)
+		source.most = 8000 // about a second's worth
+		r.throttle = newThrottle(rateMin, time.Now())
+		r.throttle.begin(0)
+		taken, largest := 0, 0
+		r.chunked = func(c chunk, _ *fairleadv1.LaneCursor) {
+			taken, largest = taken+len(c.GetRecords()), max(largest, len(c.GetRecords()))
+		}
+		began := time.Now()
+		for time.Since(began) < 20*time.Second {
+			r.until = time.Now().Add(roundMax)
+			if _, err := r.copy(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if r.cursor.GetSeeded() == math.MaxUint64 {
+				break
+			}
+		}
+		allowed := rateMin * (time.Since(began) + burstMax).Seconds()
+		if taken == 0 || float64(taken) > allowed+float64(largest) {
+			t.Errorf("%d bytes in %v, of at most %v", taken, time.Since(began), allowed)
+		}
+	})
 }

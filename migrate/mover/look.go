@@ -99,7 +99,7 @@ func (d *driver) look(ctx context.Context, r *migrate.Record, id cell.ID) error 
 	*c = CellSeen(m)
 	c.At, c.Proved, c.Baseline = now, proved, baseline
 	if c.Baseline == 0 {
-		c.Baseline = c.CommitP99
+		c.Baseline = c.AnswerP99
 	}
 	return nil
 }
@@ -108,6 +108,7 @@ func (d *driver) look(ctx context.Context, r *migrate.Record, id cell.ID) error 
 func CellSeen(m *fairleadv1.GetLanesResponse) migrate.CellSeen {
 	c := migrate.CellSeen{
 		Reachable: true, Index: m.GetIndex(), CommitP50: m.GetCommitP50().AsDuration(), CommitP99: m.GetCommitP99().AsDuration(),
+		AnswerP99: m.GetAnswerP99().AsDuration(),
 		Offered: operations(m.GetOperationsOffered()), Needed: operations(m.GetOperationsNeeded()), Slots: m.GetSlots(), SlotsUsed: m.GetSlotsUsed(),
 		PolicyEpoch: cell.Epoch(m.GetPolicyEpoch()),
 	}
@@ -178,7 +179,7 @@ func (d *driver) throttleLocked(r *migrate.Record, from cell.ID, now time.Time) 
 	t := d.throttles[from]
 	if t == nil {
 		t = newThrottle(r.Options.BytesPerSecond, now)
-		t.observe(d.seen.Cell(r, from).Baseline, now)
+		t.begin(d.seen.Cell(r, from).Baseline)
 		d.throttles[from] = t
 	}
 	t.allow(r.Options.BytesPerSecond)

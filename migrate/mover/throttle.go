@@ -5,25 +5,37 @@ import (
 	"time"
 )
 
-// How fast a copy may be. The rate rises by a part of what is allowed and falls to the half: it finds what the source can bear and yields at once when
-// it cannot.
+// How fast a copy may be. What callers of the source are answered has a budget: of a hundred answers hardly one may be slow, that is take longer than 1.25
+// times what 99 of a hundred took before anything was copied. While the budget holds the rate rises, and once it is used up it falls until what is answered in
+// time has made up for it. So the copy finds what the source can bear, and over all of it the 99th percentile stays where it is allowed to be.
 const (
 	// rateMin is what is copied however slow the source is: a copy that stands still never ends.
-	rateMin = 256 << 10
-	// rateStart and rateStep are parts of what is allowed: where it begins, and by what it rises.
-	rateStart = 4
-	rateStep  = 16
+	rateMin = 512 << 10
+	// rateStart is the part of what is allowed that a copy begins with, rateRise the part of itself by which the rate rises.
+	rateStart = 16
+	rateRise  = 8
 	// burstMax is for how long what was not used may be used later.
 	burstMax = 250 * time.Millisecond
-	// adjustInterval is between two looks at the source: its figures are over its last entries, so that a change takes a moment to be seen.
+	// adjustInterval is between two changes of the rate: as long as it takes to see what the last one did.
 	adjustInterval = 500 * time.Millisecond
-	// sufferHundredths is how many hundredths of its baseline the source's commits may take before it suffers: 1.25 times.
-	sufferHundredths = 125
+	// slowHundredths is how many hundredths of the baseline an answer may take before it is slow: 1.25 times.
+	slowHundredths = 125
+	// slowThousandths is how many of a thousand answers may be slow: fewer than the ten that make a 99th percentile, for some would be in any case.
+	slowThousandths = 7
+	// budgetMax bounds what is saved, and what is owed, in slow answers: what was long ago does not count for ever.
+	budgetMax = 5
 	// baselineMin is what counts as a baseline at least: below it, what differs is noise.
-	baselineMin = 4 * time.Millisecond
+	baselineMin = 2 * time.Millisecond
 	// baselineAfter is how long the source must have been slow at the least rate until that is taken to be how it is: it is not the copy then.
 	baselineAfter = 30 * time.Second
 )
+
+// burden is what a source says of what its callers notice.
+type burden struct {
+	answers uint64        // that it has given so far; fewer than before under another leader
+	slow    int64         // of those since it was asked last
+	p99     time.Duration // of the latest; 0 for unknown
+}
 
 // throttle says how long a copy has to wait. It is a bucket of bytes which may be in debt: a chunk's size is known once it is there. Both lanes of a tenant
 // share one.
@@ -34,8 +46,11 @@ type throttle struct {
 	tokens   float64
 	filled   time.Time
 	adjusted time.Time
-	baseline time.Duration // of the source's commits without a copy; 0 until one is known
-	least    time.Time     // since when it goes at the least rate, and the source is slow all the same; zero for not
+	baseline time.Duration // the 99th percentile of the source's answers without a copy; 0 until it was asked
+	answers  uint64        // that were counted
+	budget   float64       // slow answers that may be
+	slow     bool          // there were some since the rate was changed
+	least    time.Time     // since when it goes at the least rate, and the budget is used up all the same; zero for not
 }
 
 func newThrottle(most int64, now time.Time) *throttle {
@@ -57,38 +72,59 @@ func (t *throttle) allow(most int64) {
 func (t *throttle) slowed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.rate < t.most/rateStart
+	return t.budget < 0 && t.rate < t.most
 }
 
-// observe takes what the source says of its commits' 99th percentile. The first, before anything was copied, is its baseline.
-func (t *throttle) observe(p99 time.Duration, now time.Time) {
+// begin takes the 99th percentile of the source's answers before anything is copied; 0 for unknown.
+func (t *throttle) begin(p99 time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if p99 <= 0 {
-		return
+	t.baseline = max(baselineMin, p99)
+}
+
+// ask returns what a source has to be asked: how many answers were counted, and from when on one is slow.
+func (t *throttle) ask() (seen uint64, slowAfter time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.answers, t.baseline * slowHundredths / 100
+}
+
+// observe takes what the source says. What was slow while both lanes asked is told to both, and the copy is the slower for it.
+func (t *throttle) observe(b burden, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	more := b.answers
+	if b.answers >= t.answers {
+		more -= t.answers
 	}
-	if t.baseline == 0 {
-		t.baseline = max(baselineMin, p99)
-		return
-	}
+	t.answers = b.answers
+	t.budget = min(budgetMax, max(-budgetMax, t.budget+float64(more)*slowThousandths/1000-float64(b.slow)))
+	t.slow = t.slow || b.slow > 0
 	if now.Sub(t.adjusted) < adjustInterval {
 		return
 	}
 	t.adjusted = now
-	if p99*100 <= t.baseline*sufferHundredths {
-		t.rate, t.least = min(t.most, t.rate+t.most/rateStep), time.Time{}
+	slow := t.slow
+	t.slow = false
+	if t.budget >= 0 {
+		t.rate, t.least = min(t.most, t.rate+t.rate/rateRise), time.Time{}
 		return
 	}
-	t.rate = max(rateMin, t.rate/2)
+	if slow {
+		t.rate = max(rateMin, t.rate/2)
+	}
 	switch {
 	case t.rate > rateMin:
 		t.least = time.Time{}
 	case t.least.IsZero():
 		t.least = now
 	case now.Sub(t.least) >= baselineAfter:
-		t.baseline, t.least = p99, time.Time{}
+		t.baseline, t.budget, t.least = max(baselineMin, b.p99), 0, time.Time{}
 	}
 }
+
+// owes returns how long to wait before the next chunk.
+func (t *throttle) owes(now time.Time) time.Duration { return t.took(0, now) }
 
 // took says that n bytes were copied, and returns how long to wait before the next.
 func (t *throttle) took(n int, now time.Time) time.Duration {

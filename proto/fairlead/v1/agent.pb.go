@@ -280,7 +280,9 @@ type LaneView struct {
 	Granted   int64 `protobuf:"varint,20,opt,name=granted,proto3" json:"granted,omitempty"`
 	// The jobs that would be granted first if the lane were open and workers offered everything, at most 16, in their order; of a lane that is tracked or
 	// filled.
-	Front         []string `protobuf:"bytes,21,rep,name=front,proto3" json:"front,omitempty"`
+	Front []string `protobuf:"bytes,21,rep,name=front,proto3" json:"front,omitempty"`
+	// How the lane did lately, while it was open here; unset while nothing is known of that.
+	Health        *LaneHealth `protobuf:"bytes,22,opt,name=health,proto3" json:"health,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -462,6 +464,158 @@ func (x *LaneView) GetFront() []string {
 	return nil
 }
 
+func (x *LaneView) GetHealth() *LaneHealth {
+	if x != nil {
+		return x.Health
+	}
+	return nil
+}
+
+// LaneHealth is how a lane that takes part in a move did in the last seconds in which it was open in the cell: until now, or until it was fenced.
+type LaneHealth struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How long each window is.
+	Window *durationpb.Duration `protobuf:"bytes,1,opt,name=window,proto3" json:"window,omitempty"`
+	// The last two whole ones, the latest first; fewer when less is known, as after the cell's agent began anew.
+	Windows       []*LaneWindow `protobuf:"bytes,2,rep,name=windows,proto3" json:"windows,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LaneHealth) Reset() {
+	*x = LaneHealth{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LaneHealth) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LaneHealth) ProtoMessage() {}
+
+func (x *LaneHealth) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LaneHealth.ProtoReflect.Descriptor instead.
+func (*LaneHealth) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *LaneHealth) GetWindow() *durationpb.Duration {
+	if x != nil {
+		return x.Window
+	}
+	return nil
+}
+
+func (x *LaneHealth) GetWindows() []*LaneWindow {
+	if x != nil {
+		return x.Windows
+	}
+	return nil
+}
+
+// LaneWindow is what a lane did in one window.
+type LaneWindow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Attempts that ended by success, by failure, or lost with their lease, and those of them that ended badly: all but the successes. What was handed back
+	// or taken back did neither.
+	Ended      int64 `protobuf:"varint,1,opt,name=ended,proto3" json:"ended,omitempty"`
+	EndedBadly int64 `protobuf:"varint,2,opt,name=ended_badly,json=endedBadly,proto3" json:"ended_badly,omitempty"`
+	// Grants, and of how many of them it is known how long the job had been ready: since it was opened here, at most.
+	Started int64 `protobuf:"varint,3,opt,name=started,proto3" json:"started,omitempty"`
+	Waits   int64 `protobuf:"varint,4,opt,name=waits,proto3" json:"waits,omitempty"`
+	// What 99 of 100 of those waited at most.
+	WaitP99 *durationpb.Duration `protobuf:"bytes,5,opt,name=wait_p99,json=waitP99,proto3" json:"wait_p99,omitempty"`
+	// The fewest jobs that were ready at any time in it: while there are some, how often the lane is granted is up to the cell.
+	ReadyLeast    int64 `protobuf:"varint,6,opt,name=ready_least,json=readyLeast,proto3" json:"ready_least,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LaneWindow) Reset() {
+	*x = LaneWindow{}
+	mi := &file_fairlead_v1_agent_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LaneWindow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LaneWindow) ProtoMessage() {}
+
+func (x *LaneWindow) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_agent_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LaneWindow.ProtoReflect.Descriptor instead.
+func (*LaneWindow) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *LaneWindow) GetEnded() int64 {
+	if x != nil {
+		return x.Ended
+	}
+	return 0
+}
+
+func (x *LaneWindow) GetEndedBadly() int64 {
+	if x != nil {
+		return x.EndedBadly
+	}
+	return 0
+}
+
+func (x *LaneWindow) GetStarted() int64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+func (x *LaneWindow) GetWaits() int64 {
+	if x != nil {
+		return x.Waits
+	}
+	return 0
+}
+
+func (x *LaneWindow) GetWaitP99() *durationpb.Duration {
+	if x != nil {
+		return x.WaitP99
+	}
+	return nil
+}
+
+func (x *LaneWindow) GetReadyLeast() int64 {
+	if x != nil {
+		return x.ReadyLeast
+	}
+	return 0
+}
+
 // GetLanesRequest is what is asked of LaneService.GetLanes.
 type GetLanesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -472,7 +626,7 @@ type GetLanesRequest struct {
 
 func (x *GetLanesRequest) Reset() {
 	*x = GetLanesRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[3]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -484,7 +638,7 @@ func (x *GetLanesRequest) String() string {
 func (*GetLanesRequest) ProtoMessage() {}
 
 func (x *GetLanesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[3]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -497,7 +651,7 @@ func (x *GetLanesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLanesRequest.ProtoReflect.Descriptor instead.
 func (*GetLanesRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetLanesRequest) GetTenant() string {
@@ -524,14 +678,16 @@ type GetLanesResponse struct {
 	// Operations of the tenant's jobs that have not ended or ended lately.
 	OperationsNeeded []string `protobuf:"bytes,9,rep,name=operations_needed,json=operationsNeeded,proto3" json:"operations_needed,omitempty"`
 	// Of the tenant's policy here; 0 for none.
-	PolicyEpoch   uint64 `protobuf:"varint,10,opt,name=policy_epoch,json=policyEpoch,proto3" json:"policy_epoch,omitempty"`
+	PolicyEpoch uint64 `protobuf:"varint,10,opt,name=policy_epoch,json=policyEpoch,proto3" json:"policy_epoch,omitempty"`
+	// How long submissions and reports lately took to be answered, all tenants'; 0 when there were none.
+	AnswerP99     *durationpb.Duration `protobuf:"bytes,11,opt,name=answer_p99,json=answerP99,proto3" json:"answer_p99,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetLanesResponse) Reset() {
 	*x = GetLanesResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[4]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -543,7 +699,7 @@ func (x *GetLanesResponse) String() string {
 func (*GetLanesResponse) ProtoMessage() {}
 
 func (x *GetLanesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[4]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -556,7 +712,7 @@ func (x *GetLanesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLanesResponse.ProtoReflect.Descriptor instead.
 func (*GetLanesResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetLanesResponse) GetLanes() []*LaneView {
@@ -629,6 +785,13 @@ func (x *GetLanesResponse) GetPolicyEpoch() uint64 {
 	return 0
 }
 
+func (x *GetLanesResponse) GetAnswerP99() *durationpb.Duration {
+	if x != nil {
+		return x.AnswerP99
+	}
+	return nil
+}
+
 // StageLaneRequest is what is asked of LaneService.StageLane.
 type StageLaneRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -644,7 +807,7 @@ type StageLaneRequest struct {
 
 func (x *StageLaneRequest) Reset() {
 	*x = StageLaneRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[5]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -656,7 +819,7 @@ func (x *StageLaneRequest) String() string {
 func (*StageLaneRequest) ProtoMessage() {}
 
 func (x *StageLaneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[5]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -669,7 +832,7 @@ func (x *StageLaneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageLaneRequest.ProtoReflect.Descriptor instead.
 func (*StageLaneRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StageLaneRequest) GetMove() *Move {
@@ -717,7 +880,7 @@ type StageLaneResponse struct {
 
 func (x *StageLaneResponse) Reset() {
 	*x = StageLaneResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[6]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -729,7 +892,7 @@ func (x *StageLaneResponse) String() string {
 func (*StageLaneResponse) ProtoMessage() {}
 
 func (x *StageLaneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[6]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -742,7 +905,7 @@ func (x *StageLaneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageLaneResponse.ProtoReflect.Descriptor instead.
 func (*StageLaneResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StageLaneResponse) GetIndex() uint64 {
@@ -765,7 +928,7 @@ type TrackLaneRequest struct {
 
 func (x *TrackLaneRequest) Reset() {
 	*x = TrackLaneRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[7]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -777,7 +940,7 @@ func (x *TrackLaneRequest) String() string {
 func (*TrackLaneRequest) ProtoMessage() {}
 
 func (x *TrackLaneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[7]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -790,7 +953,7 @@ func (x *TrackLaneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrackLaneRequest.ProtoReflect.Descriptor instead.
 func (*TrackLaneRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TrackLaneRequest) GetMove() *Move {
@@ -831,7 +994,7 @@ type TrackLaneResponse struct {
 
 func (x *TrackLaneResponse) Reset() {
 	*x = TrackLaneResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[8]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -843,7 +1006,7 @@ func (x *TrackLaneResponse) String() string {
 func (*TrackLaneResponse) ProtoMessage() {}
 
 func (x *TrackLaneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[8]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -856,7 +1019,7 @@ func (x *TrackLaneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrackLaneResponse.ProtoReflect.Descriptor instead.
 func (*TrackLaneResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TrackLaneResponse) GetIndex() uint64 {
@@ -874,14 +1037,17 @@ type ExportLaneRequest struct {
 	Class  Class                  `protobuf:"varint,3,opt,name=class,proto3,enum=fairlead.v1.Class" json:"class,omitempty"`
 	Cursor *LaneCursor            `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// About how large the answer may be; 256 KiB when 0, 1 MiB at most.
-	BytesMax      int32 `protobuf:"varint,5,opt,name=bytes_max,json=bytesMax,proto3" json:"bytes_max,omitempty"`
+	BytesMax int32 `protobuf:"varint,5,opt,name=bytes_max,json=bytesMax,proto3" json:"bytes_max,omitempty"`
+	// What the last answer said in answers, and from when on an answer is slow: so that the copy can be slowed down.
+	AnswersSeen   uint64               `protobuf:"varint,6,opt,name=answers_seen,json=answersSeen,proto3" json:"answers_seen,omitempty"`
+	SlowAfter     *durationpb.Duration `protobuf:"bytes,7,opt,name=slow_after,json=slowAfter,proto3" json:"slow_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExportLaneRequest) Reset() {
 	*x = ExportLaneRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[9]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -893,7 +1059,7 @@ func (x *ExportLaneRequest) String() string {
 func (*ExportLaneRequest) ProtoMessage() {}
 
 func (x *ExportLaneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[9]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -906,7 +1072,7 @@ func (x *ExportLaneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportLaneRequest.ProtoReflect.Descriptor instead.
 func (*ExportLaneRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ExportLaneRequest) GetMove() *Move {
@@ -944,6 +1110,20 @@ func (x *ExportLaneRequest) GetBytesMax() int32 {
 	return 0
 }
 
+func (x *ExportLaneRequest) GetAnswersSeen() uint64 {
+	if x != nil {
+		return x.AnswersSeen
+	}
+	return 0
+}
+
+func (x *ExportLaneRequest) GetSlowAfter() *durationpb.Duration {
+	if x != nil {
+		return x.SlowAfter
+	}
+	return nil
+}
+
 // ExportLaneResponse is the answer of LaneService.ExportLane.
 type ExportLaneResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -956,16 +1136,21 @@ type ExportLaneResponse struct {
 	Change uint64 `protobuf:"varint,4,opt,name=change,proto3" json:"change,omitempty"`
 	Index  uint64 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`
 	// How many jobs are not yet seeded, and how many changes wait.
-	SeedLeft      int64                `protobuf:"varint,6,opt,name=seed_left,json=seedLeft,proto3" json:"seed_left,omitempty"`
-	ChangesLeft   int64                `protobuf:"varint,7,opt,name=changes_left,json=changesLeft,proto3" json:"changes_left,omitempty"`
-	CommitP99     *durationpb.Duration `protobuf:"bytes,8,opt,name=commit_p99,json=commitP99,proto3" json:"commit_p99,omitempty"`
+	SeedLeft    int64                `protobuf:"varint,6,opt,name=seed_left,json=seedLeft,proto3" json:"seed_left,omitempty"`
+	ChangesLeft int64                `protobuf:"varint,7,opt,name=changes_left,json=changesLeft,proto3" json:"changes_left,omitempty"`
+	CommitP99   *durationpb.Duration `protobuf:"bytes,8,opt,name=commit_p99,json=commitP99,proto3" json:"commit_p99,omitempty"`
+	// How many submissions and reports, all tenants', this leader of the cell has answered; how many of those after answers_seen were slow, as far as
+	// that is remembered; and how long they lately took.
+	Answers       uint64               `protobuf:"varint,9,opt,name=answers,proto3" json:"answers,omitempty"`
+	AnswersSlow   int64                `protobuf:"varint,10,opt,name=answers_slow,json=answersSlow,proto3" json:"answers_slow,omitempty"`
+	AnswerP99     *durationpb.Duration `protobuf:"bytes,11,opt,name=answer_p99,json=answerP99,proto3" json:"answer_p99,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExportLaneResponse) Reset() {
 	*x = ExportLaneResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[10]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1162,7 @@ func (x *ExportLaneResponse) String() string {
 func (*ExportLaneResponse) ProtoMessage() {}
 
 func (x *ExportLaneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[10]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1175,7 @@ func (x *ExportLaneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportLaneResponse.ProtoReflect.Descriptor instead.
 func (*ExportLaneResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ExportLaneResponse) GetRecords() []byte {
@@ -1049,6 +1234,27 @@ func (x *ExportLaneResponse) GetCommitP99() *durationpb.Duration {
 	return nil
 }
 
+func (x *ExportLaneResponse) GetAnswers() uint64 {
+	if x != nil {
+		return x.Answers
+	}
+	return 0
+}
+
+func (x *ExportLaneResponse) GetAnswersSlow() int64 {
+	if x != nil {
+		return x.AnswersSlow
+	}
+	return 0
+}
+
+func (x *ExportLaneResponse) GetAnswerP99() *durationpb.Duration {
+	if x != nil {
+		return x.AnswerP99
+	}
+	return nil
+}
+
 // ImportLaneRequest is what is asked of LaneService.ImportLane.
 type ImportLaneRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1064,7 +1270,7 @@ type ImportLaneRequest struct {
 
 func (x *ImportLaneRequest) Reset() {
 	*x = ImportLaneRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[11]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1076,7 +1282,7 @@ func (x *ImportLaneRequest) String() string {
 func (*ImportLaneRequest) ProtoMessage() {}
 
 func (x *ImportLaneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[11]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1089,7 +1295,7 @@ func (x *ImportLaneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportLaneRequest.ProtoReflect.Descriptor instead.
 func (*ImportLaneRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ImportLaneRequest) GetMove() *Move {
@@ -1148,7 +1354,7 @@ type ImportLaneResponse struct {
 
 func (x *ImportLaneResponse) Reset() {
 	*x = ImportLaneResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[12]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +1366,7 @@ func (x *ImportLaneResponse) String() string {
 func (*ImportLaneResponse) ProtoMessage() {}
 
 func (x *ImportLaneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[12]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +1379,7 @@ func (x *ImportLaneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportLaneResponse.ProtoReflect.Descriptor instead.
 func (*ImportLaneResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ImportLaneResponse) GetCursor() *LaneCursor {
@@ -1213,7 +1419,7 @@ type SetLaneModeRequest struct {
 
 func (x *SetLaneModeRequest) Reset() {
 	*x = SetLaneModeRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[13]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1431,7 @@ func (x *SetLaneModeRequest) String() string {
 func (*SetLaneModeRequest) ProtoMessage() {}
 
 func (x *SetLaneModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[13]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1444,7 @@ func (x *SetLaneModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLaneModeRequest.ProtoReflect.Descriptor instead.
 func (*SetLaneModeRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SetLaneModeRequest) GetMove() *Move {
@@ -1295,7 +1501,7 @@ type SetLaneModeResponse struct {
 
 func (x *SetLaneModeResponse) Reset() {
 	*x = SetLaneModeResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[14]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1307,7 +1513,7 @@ func (x *SetLaneModeResponse) String() string {
 func (*SetLaneModeResponse) ProtoMessage() {}
 
 func (x *SetLaneModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[14]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1320,7 +1526,7 @@ func (x *SetLaneModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLaneModeResponse.ProtoReflect.Descriptor instead.
 func (*SetLaneModeResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SetLaneModeResponse) GetIndex() uint64 {
@@ -1351,7 +1557,7 @@ type DigestLaneRequest struct {
 
 func (x *DigestLaneRequest) Reset() {
 	*x = DigestLaneRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[15]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1363,7 +1569,7 @@ func (x *DigestLaneRequest) String() string {
 func (*DigestLaneRequest) ProtoMessage() {}
 
 func (x *DigestLaneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[15]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1376,7 +1582,7 @@ func (x *DigestLaneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestLaneRequest.ProtoReflect.Descriptor instead.
 func (*DigestLaneRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DigestLaneRequest) GetMove() *Move {
@@ -1424,7 +1630,7 @@ type DigestLaneResponse struct {
 
 func (x *DigestLaneResponse) Reset() {
 	*x = DigestLaneResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[16]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1642,7 @@ func (x *DigestLaneResponse) String() string {
 func (*DigestLaneResponse) ProtoMessage() {}
 
 func (x *DigestLaneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[16]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1655,7 @@ func (x *DigestLaneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestLaneResponse.ProtoReflect.Descriptor instead.
 func (*DigestLaneResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DigestLaneResponse) GetDigest() []byte {
@@ -1507,7 +1713,7 @@ type LaneRecord struct {
 
 func (x *LaneRecord) Reset() {
 	*x = LaneRecord{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[17]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1519,7 +1725,7 @@ func (x *LaneRecord) String() string {
 func (*LaneRecord) ProtoMessage() {}
 
 func (x *LaneRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[17]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1532,7 +1738,7 @@ func (x *LaneRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneRecord.ProtoReflect.Descriptor instead.
 func (*LaneRecord) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LaneRecord) GetKind() string {
@@ -1570,7 +1776,7 @@ type WipeLaneRequest struct {
 
 func (x *WipeLaneRequest) Reset() {
 	*x = WipeLaneRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[18]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1582,7 +1788,7 @@ func (x *WipeLaneRequest) String() string {
 func (*WipeLaneRequest) ProtoMessage() {}
 
 func (x *WipeLaneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[18]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1595,7 +1801,7 @@ func (x *WipeLaneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WipeLaneRequest.ProtoReflect.Descriptor instead.
 func (*WipeLaneRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WipeLaneRequest) GetMove() *Move {
@@ -1636,7 +1842,7 @@ type WipeLaneResponse struct {
 
 func (x *WipeLaneResponse) Reset() {
 	*x = WipeLaneResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[19]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1648,7 +1854,7 @@ func (x *WipeLaneResponse) String() string {
 func (*WipeLaneResponse) ProtoMessage() {}
 
 func (x *WipeLaneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[19]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1661,7 +1867,7 @@ func (x *WipeLaneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WipeLaneResponse.ProtoReflect.Descriptor instead.
 func (*WipeLaneResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WipeLaneResponse) GetLeft() int64 {
@@ -1683,7 +1889,7 @@ type ProveLaneRequest struct {
 
 func (x *ProveLaneRequest) Reset() {
 	*x = ProveLaneRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[20]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1695,7 +1901,7 @@ func (x *ProveLaneRequest) String() string {
 func (*ProveLaneRequest) ProtoMessage() {}
 
 func (x *ProveLaneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[20]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1708,7 +1914,7 @@ func (x *ProveLaneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProveLaneRequest.ProtoReflect.Descriptor instead.
 func (*ProveLaneRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ProveLaneRequest) GetMove() *Move {
@@ -1743,7 +1949,7 @@ type ProveLaneResponse struct {
 
 func (x *ProveLaneResponse) Reset() {
 	*x = ProveLaneResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[21]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +1961,7 @@ func (x *ProveLaneResponse) String() string {
 func (*ProveLaneResponse) ProtoMessage() {}
 
 func (x *ProveLaneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[21]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +1974,7 @@ func (x *ProveLaneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProveLaneResponse.ProtoReflect.Descriptor instead.
 func (*ProveLaneResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{21}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ProveLaneResponse) GetToken() uint64 {
@@ -1799,7 +2005,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[22]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1811,7 +2017,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[22]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1824,7 +2030,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{22}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *JoinRequest) GetToken() string {
@@ -1870,7 +2076,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[23]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1882,7 +2088,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[23]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1895,7 +2101,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{23}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *JoinResponse) GetCertificate() []byte {
@@ -1939,7 +2145,7 @@ type BootstrapRequest struct {
 
 func (x *BootstrapRequest) Reset() {
 	*x = BootstrapRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[24]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1951,7 +2157,7 @@ func (x *BootstrapRequest) String() string {
 func (*BootstrapRequest) ProtoMessage() {}
 
 func (x *BootstrapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[24]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1964,7 +2170,7 @@ func (x *BootstrapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootstrapRequest.ProtoReflect.Descriptor instead.
 func (*BootstrapRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{24}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *BootstrapRequest) GetAdminKeyHash() []byte {
@@ -1993,7 +2199,7 @@ type BootstrapResponse struct {
 
 func (x *BootstrapResponse) Reset() {
 	*x = BootstrapResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[25]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2005,7 +2211,7 @@ func (x *BootstrapResponse) String() string {
 func (*BootstrapResponse) ProtoMessage() {}
 
 func (x *BootstrapResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[25]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2018,7 +2224,7 @@ func (x *BootstrapResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootstrapResponse.ProtoReflect.Descriptor instead.
 func (*BootstrapResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{25}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *BootstrapResponse) GetClusterId() string {
@@ -2049,7 +2255,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[26]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2061,7 +2267,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[26]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2074,7 +2280,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{26}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RegisterRequest) GetAgent() *Agent {
@@ -2117,7 +2323,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[27]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2129,7 +2335,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[27]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2142,7 +2348,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{27}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RegisterResponse) GetFeatureLevel() int32 {
@@ -2170,7 +2376,7 @@ type WatchRoutesRequest struct {
 
 func (x *WatchRoutesRequest) Reset() {
 	*x = WatchRoutesRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[28]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2182,7 +2388,7 @@ func (x *WatchRoutesRequest) String() string {
 func (*WatchRoutesRequest) ProtoMessage() {}
 
 func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[28]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2195,7 +2401,7 @@ func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesRequest.ProtoReflect.Descriptor instead.
 func (*WatchRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{28}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WatchRoutesRequest) GetIndex() uint64 {
@@ -2227,7 +2433,7 @@ type WatchRoutesResponse struct {
 
 func (x *WatchRoutesResponse) Reset() {
 	*x = WatchRoutesResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[29]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2239,7 +2445,7 @@ func (x *WatchRoutesResponse) String() string {
 func (*WatchRoutesResponse) ProtoMessage() {}
 
 func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[29]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2252,7 +2458,7 @@ func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesResponse.ProtoReflect.Descriptor instead.
 func (*WatchRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{29}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WatchRoutesResponse) GetIndex() uint64 {
@@ -2347,7 +2553,7 @@ type KeyRoute struct {
 
 func (x *KeyRoute) Reset() {
 	*x = KeyRoute{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[30]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2359,7 +2565,7 @@ func (x *KeyRoute) String() string {
 func (*KeyRoute) ProtoMessage() {}
 
 func (x *KeyRoute) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[30]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2372,7 +2578,7 @@ func (x *KeyRoute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRoute.ProtoReflect.Descriptor instead.
 func (*KeyRoute) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{30}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *KeyRoute) GetId() string {
@@ -2433,7 +2639,7 @@ type LaneRoute struct {
 
 func (x *LaneRoute) Reset() {
 	*x = LaneRoute{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[31]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2445,7 +2651,7 @@ func (x *LaneRoute) String() string {
 func (*LaneRoute) ProtoMessage() {}
 
 func (x *LaneRoute) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[31]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2458,7 +2664,7 @@ func (x *LaneRoute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneRoute.ProtoReflect.Descriptor instead.
 func (*LaneRoute) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{31}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LaneRoute) GetTenant() string {
@@ -2509,7 +2715,7 @@ type CellRoute struct {
 
 func (x *CellRoute) Reset() {
 	*x = CellRoute{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[32]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2521,7 +2727,7 @@ func (x *CellRoute) String() string {
 func (*CellRoute) ProtoMessage() {}
 
 func (x *CellRoute) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[32]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2534,7 +2740,7 @@ func (x *CellRoute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CellRoute.ProtoReflect.Descriptor instead.
 func (*CellRoute) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{32}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CellRoute) GetName() string {
@@ -2569,7 +2775,7 @@ type OpenLogRequest struct {
 
 func (x *OpenLogRequest) Reset() {
 	*x = OpenLogRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[33]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2581,7 +2787,7 @@ func (x *OpenLogRequest) String() string {
 func (*OpenLogRequest) ProtoMessage() {}
 
 func (x *OpenLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[33]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2594,7 +2800,7 @@ func (x *OpenLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenLogRequest.ProtoReflect.Descriptor instead.
 func (*OpenLogRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{33}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *OpenLogRequest) GetCell() string {
@@ -2620,7 +2826,7 @@ type OpenLogResponse struct {
 
 func (x *OpenLogResponse) Reset() {
 	*x = OpenLogResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[34]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2632,7 +2838,7 @@ func (x *OpenLogResponse) String() string {
 func (*OpenLogResponse) ProtoMessage() {}
 
 func (x *OpenLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[34]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2645,7 +2851,7 @@ func (x *OpenLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenLogResponse.ProtoReflect.Descriptor instead.
 func (*OpenLogResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{34}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{36}
 }
 
 // GetLogRequest is what is asked of ReplicaService.GetLog.
@@ -2657,7 +2863,7 @@ type GetLogRequest struct {
 
 func (x *GetLogRequest) Reset() {
 	*x = GetLogRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[35]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2669,7 +2875,7 @@ func (x *GetLogRequest) String() string {
 func (*GetLogRequest) ProtoMessage() {}
 
 func (x *GetLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[35]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2682,7 +2888,7 @@ func (x *GetLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLogRequest.ProtoReflect.Descriptor instead.
 func (*GetLogRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{35}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{37}
 }
 
 // GetLogResponse is the answer of ReplicaService.GetLog.
@@ -2705,7 +2911,7 @@ type GetLogResponse struct {
 
 func (x *GetLogResponse) Reset() {
 	*x = GetLogResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[36]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2717,7 +2923,7 @@ func (x *GetLogResponse) String() string {
 func (*GetLogResponse) ProtoMessage() {}
 
 func (x *GetLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[36]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2730,7 +2936,7 @@ func (x *GetLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLogResponse.ProtoReflect.Descriptor instead.
 func (*GetLogResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{36}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetLogResponse) GetOpen() bool {
@@ -2816,7 +3022,7 @@ type ChangePeerRequest struct {
 
 func (x *ChangePeerRequest) Reset() {
 	*x = ChangePeerRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[37]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2828,7 +3034,7 @@ func (x *ChangePeerRequest) String() string {
 func (*ChangePeerRequest) ProtoMessage() {}
 
 func (x *ChangePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[37]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2841,7 +3047,7 @@ func (x *ChangePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangePeerRequest.ProtoReflect.Descriptor instead.
 func (*ChangePeerRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{37}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ChangePeerRequest) GetChange() PeerChange {
@@ -2874,7 +3080,7 @@ type ChangePeerResponse struct {
 
 func (x *ChangePeerResponse) Reset() {
 	*x = ChangePeerResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[38]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2886,7 +3092,7 @@ func (x *ChangePeerResponse) String() string {
 func (*ChangePeerResponse) ProtoMessage() {}
 
 func (x *ChangePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[38]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2899,7 +3105,7 @@ func (x *ChangePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangePeerResponse.ProtoReflect.Descriptor instead.
 func (*ChangePeerResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{38}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{40}
 }
 
 // LeadRequest is what is asked of ReplicaService.Lead.
@@ -2913,7 +3119,7 @@ type LeadRequest struct {
 
 func (x *LeadRequest) Reset() {
 	*x = LeadRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[39]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2925,7 +3131,7 @@ func (x *LeadRequest) String() string {
 func (*LeadRequest) ProtoMessage() {}
 
 func (x *LeadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[39]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2938,7 +3144,7 @@ func (x *LeadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeadRequest.ProtoReflect.Descriptor instead.
 func (*LeadRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{39}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LeadRequest) GetName() string {
@@ -2957,7 +3163,7 @@ type LeadResponse struct {
 
 func (x *LeadResponse) Reset() {
 	*x = LeadResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[40]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2969,7 +3175,7 @@ func (x *LeadResponse) String() string {
 func (*LeadResponse) ProtoMessage() {}
 
 func (x *LeadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[40]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2982,7 +3188,7 @@ func (x *LeadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeadResponse.ProtoReflect.Descriptor instead.
 func (*LeadResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{40}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{42}
 }
 
 // SaveRequest is what is asked of ReplicaService.Save.
@@ -2994,7 +3200,7 @@ type SaveRequest struct {
 
 func (x *SaveRequest) Reset() {
 	*x = SaveRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[41]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3006,7 +3212,7 @@ func (x *SaveRequest) String() string {
 func (*SaveRequest) ProtoMessage() {}
 
 func (x *SaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[41]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3019,7 +3225,7 @@ func (x *SaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveRequest.ProtoReflect.Descriptor instead.
 func (*SaveRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{41}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{43}
 }
 
 // SaveResponse is a piece of the answer of ReplicaService.Save.
@@ -3032,7 +3238,7 @@ type SaveResponse struct {
 
 func (x *SaveResponse) Reset() {
 	*x = SaveResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[42]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3044,7 +3250,7 @@ func (x *SaveResponse) String() string {
 func (*SaveResponse) ProtoMessage() {}
 
 func (x *SaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[42]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3057,7 +3263,7 @@ func (x *SaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveResponse.ProtoReflect.Descriptor instead.
 func (*SaveResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{42}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SaveResponse) GetData() []byte {
@@ -3081,7 +3287,7 @@ type ConfigureRequest struct {
 
 func (x *ConfigureRequest) Reset() {
 	*x = ConfigureRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[43]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3093,7 +3299,7 @@ func (x *ConfigureRequest) String() string {
 func (*ConfigureRequest) ProtoMessage() {}
 
 func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[43]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3106,7 +3312,7 @@ func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureRequest.ProtoReflect.Descriptor instead.
 func (*ConfigureRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{43}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ConfigureRequest) GetOrganizations() []*OrganizationPromise {
@@ -3139,7 +3345,7 @@ type ConfigureResponse struct {
 
 func (x *ConfigureResponse) Reset() {
 	*x = ConfigureResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[44]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3151,7 +3357,7 @@ func (x *ConfigureResponse) String() string {
 func (*ConfigureResponse) ProtoMessage() {}
 
 func (x *ConfigureResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[44]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3164,7 +3370,7 @@ func (x *ConfigureResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureResponse.ProtoReflect.Descriptor instead.
 func (*ConfigureResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{44}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{46}
 }
 
 // OrganizationPromise is what the tenants of an organization are promised together, in micro-units.
@@ -3182,7 +3388,7 @@ type OrganizationPromise struct {
 
 func (x *OrganizationPromise) Reset() {
 	*x = OrganizationPromise{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[45]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3194,7 +3400,7 @@ func (x *OrganizationPromise) String() string {
 func (*OrganizationPromise) ProtoMessage() {}
 
 func (x *OrganizationPromise) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[45]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3207,7 +3413,7 @@ func (x *OrganizationPromise) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrganizationPromise.ProtoReflect.Descriptor instead.
 func (*OrganizationPromise) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{45}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *OrganizationPromise) GetOrganization() string {
@@ -3278,7 +3484,7 @@ type TenantPromise struct {
 
 func (x *TenantPromise) Reset() {
 	*x = TenantPromise{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[46]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3290,7 +3496,7 @@ func (x *TenantPromise) String() string {
 func (*TenantPromise) ProtoMessage() {}
 
 func (x *TenantPromise) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[46]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3303,7 +3509,7 @@ func (x *TenantPromise) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantPromise.ProtoReflect.Descriptor instead.
 func (*TenantPromise) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{46}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *TenantPromise) GetTenant() string {
@@ -3431,7 +3637,7 @@ type MeasureDemandRequest struct {
 
 func (x *MeasureDemandRequest) Reset() {
 	*x = MeasureDemandRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[47]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3443,7 +3649,7 @@ func (x *MeasureDemandRequest) String() string {
 func (*MeasureDemandRequest) ProtoMessage() {}
 
 func (x *MeasureDemandRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[47]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3456,7 +3662,7 @@ func (x *MeasureDemandRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeasureDemandRequest.ProtoReflect.Descriptor instead.
 func (*MeasureDemandRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{47}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *MeasureDemandRequest) GetPageSize() int32 {
@@ -3488,7 +3694,7 @@ type MeasureDemandResponse struct {
 
 func (x *MeasureDemandResponse) Reset() {
 	*x = MeasureDemandResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[48]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3500,7 +3706,7 @@ func (x *MeasureDemandResponse) String() string {
 func (*MeasureDemandResponse) ProtoMessage() {}
 
 func (x *MeasureDemandResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[48]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3513,7 +3719,7 @@ func (x *MeasureDemandResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeasureDemandResponse.ProtoReflect.Descriptor instead.
 func (*MeasureDemandResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{48}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *MeasureDemandResponse) GetTenants() []*TenantUse {
@@ -3569,7 +3775,7 @@ type TenantUse struct {
 
 func (x *TenantUse) Reset() {
 	*x = TenantUse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[49]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3581,7 +3787,7 @@ func (x *TenantUse) String() string {
 func (*TenantUse) ProtoMessage() {}
 
 func (x *TenantUse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[49]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3594,7 +3800,7 @@ func (x *TenantUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantUse.ProtoReflect.Descriptor instead.
 func (*TenantUse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{49}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *TenantUse) GetTenant() string {
@@ -3649,7 +3855,7 @@ type ExplainTenancyRequest struct {
 
 func (x *ExplainTenancyRequest) Reset() {
 	*x = ExplainTenancyRequest{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[50]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3661,7 +3867,7 @@ func (x *ExplainTenancyRequest) String() string {
 func (*ExplainTenancyRequest) ProtoMessage() {}
 
 func (x *ExplainTenancyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[50]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3674,7 +3880,7 @@ func (x *ExplainTenancyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTenancyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainTenancyRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{50}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ExplainTenancyRequest) GetTenant() string {
@@ -3695,7 +3901,7 @@ type ExplainTenancyResponse struct {
 
 func (x *ExplainTenancyResponse) Reset() {
 	*x = ExplainTenancyResponse{}
-	mi := &file_fairlead_v1_agent_proto_msgTypes[51]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3707,7 +3913,7 @@ func (x *ExplainTenancyResponse) String() string {
 func (*ExplainTenancyResponse) ProtoMessage() {}
 
 func (x *ExplainTenancyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_agent_proto_msgTypes[51]
+	mi := &file_fairlead_v1_agent_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3720,7 +3926,7 @@ func (x *ExplainTenancyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTenancyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainTenancyResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{51}
+	return file_fairlead_v1_agent_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ExplainTenancyResponse) GetExplanation() []byte {
@@ -3741,7 +3947,7 @@ const file_fairlead_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"LaneCursor\x12\x16\n" +
 	"\x06seeded\x18\x01 \x01(\x04R\x06seeded\x12\x16\n" +
-	"\x06change\x18\x02 \x01(\x04R\x06change\"\xca\x05\n" +
+	"\x06change\x18\x02 \x01(\x04R\x06change\"\xfb\x05\n" +
 	"\bLaneView\x12(\n" +
 	"\x05class\x18\x01 \x01(\x0e2\x12.fairlead.v1.ClassR\x05class\x12)\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x15.fairlead.v1.LaneModeR\x04mode\x12\x14\n" +
@@ -3769,9 +3975,24 @@ const file_fairlead_v1_agent_proto_rawDesc = "" +
 	"\x0epredicted_wait\x18\x12 \x01(\v2\x19.google.protobuf.DurationR\rpredictedWait\x12\x1c\n" +
 	"\tsubmitted\x18\x13 \x01(\x03R\tsubmitted\x12\x18\n" +
 	"\agranted\x18\x14 \x01(\x03R\agranted\x12\x14\n" +
-	"\x05front\x18\x15 \x03(\tR\x05front\")\n" +
+	"\x05front\x18\x15 \x03(\tR\x05front\x12/\n" +
+	"\x06health\x18\x16 \x01(\v2\x17.fairlead.v1.LaneHealthR\x06health\"r\n" +
+	"\n" +
+	"LaneHealth\x121\n" +
+	"\x06window\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x06window\x121\n" +
+	"\awindows\x18\x02 \x03(\v2\x17.fairlead.v1.LaneWindowR\awindows\"\xca\x01\n" +
+	"\n" +
+	"LaneWindow\x12\x14\n" +
+	"\x05ended\x18\x01 \x01(\x03R\x05ended\x12\x1f\n" +
+	"\vended_badly\x18\x02 \x01(\x03R\n" +
+	"endedBadly\x12\x18\n" +
+	"\astarted\x18\x03 \x01(\x03R\astarted\x12\x14\n" +
+	"\x05waits\x18\x04 \x01(\x03R\x05waits\x124\n" +
+	"\bwait_p99\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\awaitP99\x12\x1f\n" +
+	"\vready_least\x18\x06 \x01(\x03R\n" +
+	"readyLeast\")\n" +
 	"\x0fGetLanesRequest\x12\x16\n" +
-	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"\xad\x03\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"\xe7\x03\n" +
 	"\x10GetLanesResponse\x12+\n" +
 	"\x05lanes\x18\x01 \x03(\v2\x15.fairlead.v1.LaneViewR\x05lanes\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12.\n" +
@@ -3786,7 +4007,9 @@ const file_fairlead_v1_agent_proto_rawDesc = "" +
 	"slots_used\x18\b \x01(\x03R\tslotsUsed\x12+\n" +
 	"\x11operations_needed\x18\t \x03(\tR\x10operationsNeeded\x12!\n" +
 	"\fpolicy_epoch\x18\n" +
-	" \x01(\x04R\vpolicyEpoch\"\xf3\x01\n" +
+	" \x01(\x04R\vpolicyEpoch\x128\n" +
+	"\n" +
+	"answer_p99\x18\v \x01(\v2\x19.google.protobuf.DurationR\tanswerP99\"\xf3\x01\n" +
 	"\x10StageLaneRequest\x12%\n" +
 	"\x04move\x18\x01 \x01(\v2\x11.fairlead.v1.MoveR\x04move\x12(\n" +
 	"\x05class\x18\x02 \x01(\x0e2\x12.fairlead.v1.ClassR\x05class\x12\x14\n" +
@@ -3801,13 +4024,16 @@ const file_fairlead_v1_agent_proto_rawDesc = "" +
 	"\x05class\x18\x03 \x01(\x0e2\x12.fairlead.v1.ClassR\x05class\x12\x10\n" +
 	"\x03off\x18\x04 \x01(\bR\x03off\")\n" +
 	"\x11TrackLaneResponse\x12\x14\n" +
-	"\x05index\x18\x01 \x01(\x04R\x05index\"\xca\x01\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\"\xa7\x02\n" +
 	"\x11ExportLaneRequest\x12%\n" +
 	"\x04move\x18\x01 \x01(\v2\x11.fairlead.v1.MoveR\x04move\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12(\n" +
 	"\x05class\x18\x03 \x01(\x0e2\x12.fairlead.v1.ClassR\x05class\x12/\n" +
 	"\x06cursor\x18\x04 \x01(\v2\x17.fairlead.v1.LaneCursorR\x06cursor\x12\x1b\n" +
-	"\tbytes_max\x18\x05 \x01(\x05R\bbytesMax\"\x99\x02\n" +
+	"\tbytes_max\x18\x05 \x01(\x05R\bbytesMax\x12!\n" +
+	"\fanswers_seen\x18\x06 \x01(\x04R\vanswersSeen\x128\n" +
+	"\n" +
+	"slow_after\x18\a \x01(\v2\x19.google.protobuf.DurationR\tslowAfter\"\x90\x03\n" +
 	"\x12ExportLaneResponse\x12\x18\n" +
 	"\arecords\x18\x01 \x01(\fR\arecords\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x03R\x05count\x12+\n" +
@@ -3817,7 +4043,12 @@ const file_fairlead_v1_agent_proto_rawDesc = "" +
 	"\tseed_left\x18\x06 \x01(\x03R\bseedLeft\x12!\n" +
 	"\fchanges_left\x18\a \x01(\x03R\vchangesLeft\x128\n" +
 	"\n" +
-	"commit_p99\x18\b \x01(\v2\x19.google.protobuf.DurationR\tcommitP99\"\xf4\x01\n" +
+	"commit_p99\x18\b \x01(\v2\x19.google.protobuf.DurationR\tcommitP99\x12\x18\n" +
+	"\aanswers\x18\t \x01(\x04R\aanswers\x12!\n" +
+	"\fanswers_slow\x18\n" +
+	" \x01(\x03R\vanswersSlow\x128\n" +
+	"\n" +
+	"answer_p99\x18\v \x01(\v2\x19.google.protobuf.DurationR\tanswerP99\"\xf4\x01\n" +
 	"\x11ImportLaneRequest\x12%\n" +
 	"\x04move\x18\x01 \x01(\v2\x11.fairlead.v1.MoveR\x04move\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12(\n" +
@@ -4077,172 +4308,181 @@ func file_fairlead_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_fairlead_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_fairlead_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_fairlead_v1_agent_proto_goTypes = []any{
 	(LaneMode)(0),                  // 0: fairlead.v1.LaneMode
 	(PeerChange)(0),                // 1: fairlead.v1.PeerChange
 	(*Move)(nil),                   // 2: fairlead.v1.Move
 	(*LaneCursor)(nil),             // 3: fairlead.v1.LaneCursor
 	(*LaneView)(nil),               // 4: fairlead.v1.LaneView
-	(*GetLanesRequest)(nil),        // 5: fairlead.v1.GetLanesRequest
-	(*GetLanesResponse)(nil),       // 6: fairlead.v1.GetLanesResponse
-	(*StageLaneRequest)(nil),       // 7: fairlead.v1.StageLaneRequest
-	(*StageLaneResponse)(nil),      // 8: fairlead.v1.StageLaneResponse
-	(*TrackLaneRequest)(nil),       // 9: fairlead.v1.TrackLaneRequest
-	(*TrackLaneResponse)(nil),      // 10: fairlead.v1.TrackLaneResponse
-	(*ExportLaneRequest)(nil),      // 11: fairlead.v1.ExportLaneRequest
-	(*ExportLaneResponse)(nil),     // 12: fairlead.v1.ExportLaneResponse
-	(*ImportLaneRequest)(nil),      // 13: fairlead.v1.ImportLaneRequest
-	(*ImportLaneResponse)(nil),     // 14: fairlead.v1.ImportLaneResponse
-	(*SetLaneModeRequest)(nil),     // 15: fairlead.v1.SetLaneModeRequest
-	(*SetLaneModeResponse)(nil),    // 16: fairlead.v1.SetLaneModeResponse
-	(*DigestLaneRequest)(nil),      // 17: fairlead.v1.DigestLaneRequest
-	(*DigestLaneResponse)(nil),     // 18: fairlead.v1.DigestLaneResponse
-	(*LaneRecord)(nil),             // 19: fairlead.v1.LaneRecord
-	(*WipeLaneRequest)(nil),        // 20: fairlead.v1.WipeLaneRequest
-	(*WipeLaneResponse)(nil),       // 21: fairlead.v1.WipeLaneResponse
-	(*ProveLaneRequest)(nil),       // 22: fairlead.v1.ProveLaneRequest
-	(*ProveLaneResponse)(nil),      // 23: fairlead.v1.ProveLaneResponse
-	(*JoinRequest)(nil),            // 24: fairlead.v1.JoinRequest
-	(*JoinResponse)(nil),           // 25: fairlead.v1.JoinResponse
-	(*BootstrapRequest)(nil),       // 26: fairlead.v1.BootstrapRequest
-	(*BootstrapResponse)(nil),      // 27: fairlead.v1.BootstrapResponse
-	(*RegisterRequest)(nil),        // 28: fairlead.v1.RegisterRequest
-	(*RegisterResponse)(nil),       // 29: fairlead.v1.RegisterResponse
-	(*WatchRoutesRequest)(nil),     // 30: fairlead.v1.WatchRoutesRequest
-	(*WatchRoutesResponse)(nil),    // 31: fairlead.v1.WatchRoutesResponse
-	(*KeyRoute)(nil),               // 32: fairlead.v1.KeyRoute
-	(*LaneRoute)(nil),              // 33: fairlead.v1.LaneRoute
-	(*CellRoute)(nil),              // 34: fairlead.v1.CellRoute
-	(*OpenLogRequest)(nil),         // 35: fairlead.v1.OpenLogRequest
-	(*OpenLogResponse)(nil),        // 36: fairlead.v1.OpenLogResponse
-	(*GetLogRequest)(nil),          // 37: fairlead.v1.GetLogRequest
-	(*GetLogResponse)(nil),         // 38: fairlead.v1.GetLogResponse
-	(*ChangePeerRequest)(nil),      // 39: fairlead.v1.ChangePeerRequest
-	(*ChangePeerResponse)(nil),     // 40: fairlead.v1.ChangePeerResponse
-	(*LeadRequest)(nil),            // 41: fairlead.v1.LeadRequest
-	(*LeadResponse)(nil),           // 42: fairlead.v1.LeadResponse
-	(*SaveRequest)(nil),            // 43: fairlead.v1.SaveRequest
-	(*SaveResponse)(nil),           // 44: fairlead.v1.SaveResponse
-	(*ConfigureRequest)(nil),       // 45: fairlead.v1.ConfigureRequest
-	(*ConfigureResponse)(nil),      // 46: fairlead.v1.ConfigureResponse
-	(*OrganizationPromise)(nil),    // 47: fairlead.v1.OrganizationPromise
-	(*TenantPromise)(nil),          // 48: fairlead.v1.TenantPromise
-	(*MeasureDemandRequest)(nil),   // 49: fairlead.v1.MeasureDemandRequest
-	(*MeasureDemandResponse)(nil),  // 50: fairlead.v1.MeasureDemandResponse
-	(*TenantUse)(nil),              // 51: fairlead.v1.TenantUse
-	(*ExplainTenancyRequest)(nil),  // 52: fairlead.v1.ExplainTenancyRequest
-	(*ExplainTenancyResponse)(nil), // 53: fairlead.v1.ExplainTenancyResponse
-	(Class)(0),                     // 54: fairlead.v1.Class
-	(*durationpb.Duration)(nil),    // 55: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 56: google.protobuf.Timestamp
-	(*Peer)(nil),                   // 57: fairlead.v1.Peer
-	(*Agent)(nil),                  // 58: fairlead.v1.Agent
-	(CellPhase)(0),                 // 59: fairlead.v1.CellPhase
+	(*LaneHealth)(nil),             // 5: fairlead.v1.LaneHealth
+	(*LaneWindow)(nil),             // 6: fairlead.v1.LaneWindow
+	(*GetLanesRequest)(nil),        // 7: fairlead.v1.GetLanesRequest
+	(*GetLanesResponse)(nil),       // 8: fairlead.v1.GetLanesResponse
+	(*StageLaneRequest)(nil),       // 9: fairlead.v1.StageLaneRequest
+	(*StageLaneResponse)(nil),      // 10: fairlead.v1.StageLaneResponse
+	(*TrackLaneRequest)(nil),       // 11: fairlead.v1.TrackLaneRequest
+	(*TrackLaneResponse)(nil),      // 12: fairlead.v1.TrackLaneResponse
+	(*ExportLaneRequest)(nil),      // 13: fairlead.v1.ExportLaneRequest
+	(*ExportLaneResponse)(nil),     // 14: fairlead.v1.ExportLaneResponse
+	(*ImportLaneRequest)(nil),      // 15: fairlead.v1.ImportLaneRequest
+	(*ImportLaneResponse)(nil),     // 16: fairlead.v1.ImportLaneResponse
+	(*SetLaneModeRequest)(nil),     // 17: fairlead.v1.SetLaneModeRequest
+	(*SetLaneModeResponse)(nil),    // 18: fairlead.v1.SetLaneModeResponse
+	(*DigestLaneRequest)(nil),      // 19: fairlead.v1.DigestLaneRequest
+	(*DigestLaneResponse)(nil),     // 20: fairlead.v1.DigestLaneResponse
+	(*LaneRecord)(nil),             // 21: fairlead.v1.LaneRecord
+	(*WipeLaneRequest)(nil),        // 22: fairlead.v1.WipeLaneRequest
+	(*WipeLaneResponse)(nil),       // 23: fairlead.v1.WipeLaneResponse
+	(*ProveLaneRequest)(nil),       // 24: fairlead.v1.ProveLaneRequest
+	(*ProveLaneResponse)(nil),      // 25: fairlead.v1.ProveLaneResponse
+	(*JoinRequest)(nil),            // 26: fairlead.v1.JoinRequest
+	(*JoinResponse)(nil),           // 27: fairlead.v1.JoinResponse
+	(*BootstrapRequest)(nil),       // 28: fairlead.v1.BootstrapRequest
+	(*BootstrapResponse)(nil),      // 29: fairlead.v1.BootstrapResponse
+	(*RegisterRequest)(nil),        // 30: fairlead.v1.RegisterRequest
+	(*RegisterResponse)(nil),       // 31: fairlead.v1.RegisterResponse
+	(*WatchRoutesRequest)(nil),     // 32: fairlead.v1.WatchRoutesRequest
+	(*WatchRoutesResponse)(nil),    // 33: fairlead.v1.WatchRoutesResponse
+	(*KeyRoute)(nil),               // 34: fairlead.v1.KeyRoute
+	(*LaneRoute)(nil),              // 35: fairlead.v1.LaneRoute
+	(*CellRoute)(nil),              // 36: fairlead.v1.CellRoute
+	(*OpenLogRequest)(nil),         // 37: fairlead.v1.OpenLogRequest
+	(*OpenLogResponse)(nil),        // 38: fairlead.v1.OpenLogResponse
+	(*GetLogRequest)(nil),          // 39: fairlead.v1.GetLogRequest
+	(*GetLogResponse)(nil),         // 40: fairlead.v1.GetLogResponse
+	(*ChangePeerRequest)(nil),      // 41: fairlead.v1.ChangePeerRequest
+	(*ChangePeerResponse)(nil),     // 42: fairlead.v1.ChangePeerResponse
+	(*LeadRequest)(nil),            // 43: fairlead.v1.LeadRequest
+	(*LeadResponse)(nil),           // 44: fairlead.v1.LeadResponse
+	(*SaveRequest)(nil),            // 45: fairlead.v1.SaveRequest
+	(*SaveResponse)(nil),           // 46: fairlead.v1.SaveResponse
+	(*ConfigureRequest)(nil),       // 47: fairlead.v1.ConfigureRequest
+	(*ConfigureResponse)(nil),      // 48: fairlead.v1.ConfigureResponse
+	(*OrganizationPromise)(nil),    // 49: fairlead.v1.OrganizationPromise
+	(*TenantPromise)(nil),          // 50: fairlead.v1.TenantPromise
+	(*MeasureDemandRequest)(nil),   // 51: fairlead.v1.MeasureDemandRequest
+	(*MeasureDemandResponse)(nil),  // 52: fairlead.v1.MeasureDemandResponse
+	(*TenantUse)(nil),              // 53: fairlead.v1.TenantUse
+	(*ExplainTenancyRequest)(nil),  // 54: fairlead.v1.ExplainTenancyRequest
+	(*ExplainTenancyResponse)(nil), // 55: fairlead.v1.ExplainTenancyResponse
+	(Class)(0),                     // 56: fairlead.v1.Class
+	(*durationpb.Duration)(nil),    // 57: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 58: google.protobuf.Timestamp
+	(*Peer)(nil),                   // 59: fairlead.v1.Peer
+	(*Agent)(nil),                  // 60: fairlead.v1.Agent
+	(CellPhase)(0),                 // 61: fairlead.v1.CellPhase
 }
 var file_fairlead_v1_agent_proto_depIdxs = []int32{
-	54, // 0: fairlead.v1.LaneView.class:type_name -> fairlead.v1.Class
+	56, // 0: fairlead.v1.LaneView.class:type_name -> fairlead.v1.Class
 	0,  // 1: fairlead.v1.LaneView.mode:type_name -> fairlead.v1.LaneMode
 	2,  // 2: fairlead.v1.LaneView.move:type_name -> fairlead.v1.Move
 	3,  // 3: fairlead.v1.LaneView.cursor:type_name -> fairlead.v1.LaneCursor
-	55, // 4: fairlead.v1.LaneView.oldest_wait:type_name -> google.protobuf.Duration
-	55, // 5: fairlead.v1.LaneView.predicted_wait:type_name -> google.protobuf.Duration
-	4,  // 6: fairlead.v1.GetLanesResponse.lanes:type_name -> fairlead.v1.LaneView
-	56, // 7: fairlead.v1.GetLanesResponse.time:type_name -> google.protobuf.Timestamp
-	55, // 8: fairlead.v1.GetLanesResponse.commit_p50:type_name -> google.protobuf.Duration
-	55, // 9: fairlead.v1.GetLanesResponse.commit_p99:type_name -> google.protobuf.Duration
-	2,  // 10: fairlead.v1.StageLaneRequest.move:type_name -> fairlead.v1.Move
-	54, // 11: fairlead.v1.StageLaneRequest.class:type_name -> fairlead.v1.Class
-	48, // 12: fairlead.v1.StageLaneRequest.tenant:type_name -> fairlead.v1.TenantPromise
-	47, // 13: fairlead.v1.StageLaneRequest.organization:type_name -> fairlead.v1.OrganizationPromise
-	2,  // 14: fairlead.v1.TrackLaneRequest.move:type_name -> fairlead.v1.Move
-	54, // 15: fairlead.v1.TrackLaneRequest.class:type_name -> fairlead.v1.Class
-	2,  // 16: fairlead.v1.ExportLaneRequest.move:type_name -> fairlead.v1.Move
-	54, // 17: fairlead.v1.ExportLaneRequest.class:type_name -> fairlead.v1.Class
-	3,  // 18: fairlead.v1.ExportLaneRequest.cursor:type_name -> fairlead.v1.LaneCursor
-	3,  // 19: fairlead.v1.ExportLaneResponse.next:type_name -> fairlead.v1.LaneCursor
-	55, // 20: fairlead.v1.ExportLaneResponse.commit_p99:type_name -> google.protobuf.Duration
-	2,  // 21: fairlead.v1.ImportLaneRequest.move:type_name -> fairlead.v1.Move
-	54, // 22: fairlead.v1.ImportLaneRequest.class:type_name -> fairlead.v1.Class
-	3,  // 23: fairlead.v1.ImportLaneRequest.cursor:type_name -> fairlead.v1.LaneCursor
-	3,  // 24: fairlead.v1.ImportLaneRequest.next:type_name -> fairlead.v1.LaneCursor
-	3,  // 25: fairlead.v1.ImportLaneResponse.cursor:type_name -> fairlead.v1.LaneCursor
-	2,  // 26: fairlead.v1.SetLaneModeRequest.move:type_name -> fairlead.v1.Move
-	54, // 27: fairlead.v1.SetLaneModeRequest.class:type_name -> fairlead.v1.Class
-	0,  // 28: fairlead.v1.SetLaneModeRequest.mode:type_name -> fairlead.v1.LaneMode
-	4,  // 29: fairlead.v1.SetLaneModeResponse.lane:type_name -> fairlead.v1.LaneView
-	2,  // 30: fairlead.v1.DigestLaneRequest.move:type_name -> fairlead.v1.Move
-	54, // 31: fairlead.v1.DigestLaneRequest.class:type_name -> fairlead.v1.Class
-	19, // 32: fairlead.v1.DigestLaneResponse.records:type_name -> fairlead.v1.LaneRecord
-	2,  // 33: fairlead.v1.WipeLaneRequest.move:type_name -> fairlead.v1.Move
-	54, // 34: fairlead.v1.WipeLaneRequest.class:type_name -> fairlead.v1.Class
-	2,  // 35: fairlead.v1.ProveLaneRequest.move:type_name -> fairlead.v1.Move
-	57, // 36: fairlead.v1.BootstrapRequest.voters:type_name -> fairlead.v1.Peer
-	58, // 37: fairlead.v1.RegisterRequest.agent:type_name -> fairlead.v1.Agent
-	58, // 38: fairlead.v1.RegisterResponse.control:type_name -> fairlead.v1.Agent
-	32, // 39: fairlead.v1.WatchRoutesResponse.keys:type_name -> fairlead.v1.KeyRoute
-	33, // 40: fairlead.v1.WatchRoutesResponse.lanes:type_name -> fairlead.v1.LaneRoute
-	34, // 41: fairlead.v1.WatchRoutesResponse.cells:type_name -> fairlead.v1.CellRoute
-	58, // 42: fairlead.v1.WatchRoutesResponse.control:type_name -> fairlead.v1.Agent
-	56, // 43: fairlead.v1.KeyRoute.expire_time:type_name -> google.protobuf.Timestamp
-	59, // 44: fairlead.v1.CellRoute.phase:type_name -> fairlead.v1.CellPhase
-	58, // 45: fairlead.v1.CellRoute.replicas:type_name -> fairlead.v1.Agent
-	57, // 46: fairlead.v1.OpenLogRequest.voters:type_name -> fairlead.v1.Peer
-	57, // 47: fairlead.v1.GetLogResponse.peers:type_name -> fairlead.v1.Peer
-	1,  // 48: fairlead.v1.ChangePeerRequest.change:type_name -> fairlead.v1.PeerChange
-	57, // 49: fairlead.v1.ChangePeerRequest.peer:type_name -> fairlead.v1.Peer
-	47, // 50: fairlead.v1.ConfigureRequest.organizations:type_name -> fairlead.v1.OrganizationPromise
-	48, // 51: fairlead.v1.ConfigureRequest.tenants:type_name -> fairlead.v1.TenantPromise
-	55, // 52: fairlead.v1.TenantPromise.starts_per:type_name -> google.protobuf.Duration
-	51, // 53: fairlead.v1.MeasureDemandResponse.tenants:type_name -> fairlead.v1.TenantUse
-	56, // 54: fairlead.v1.MeasureDemandResponse.time:type_name -> google.protobuf.Timestamp
-	24, // 55: fairlead.v1.RegistryService.Join:input_type -> fairlead.v1.JoinRequest
-	26, // 56: fairlead.v1.RegistryService.Bootstrap:input_type -> fairlead.v1.BootstrapRequest
-	28, // 57: fairlead.v1.RegistryService.Register:input_type -> fairlead.v1.RegisterRequest
-	30, // 58: fairlead.v1.RegistryService.WatchRoutes:input_type -> fairlead.v1.WatchRoutesRequest
-	35, // 59: fairlead.v1.ReplicaService.OpenLog:input_type -> fairlead.v1.OpenLogRequest
-	37, // 60: fairlead.v1.ReplicaService.GetLog:input_type -> fairlead.v1.GetLogRequest
-	39, // 61: fairlead.v1.ReplicaService.ChangePeer:input_type -> fairlead.v1.ChangePeerRequest
-	41, // 62: fairlead.v1.ReplicaService.Lead:input_type -> fairlead.v1.LeadRequest
-	43, // 63: fairlead.v1.ReplicaService.Save:input_type -> fairlead.v1.SaveRequest
-	45, // 64: fairlead.v1.TenancyService.Configure:input_type -> fairlead.v1.ConfigureRequest
-	49, // 65: fairlead.v1.TenancyService.MeasureDemand:input_type -> fairlead.v1.MeasureDemandRequest
-	52, // 66: fairlead.v1.TenancyService.ExplainTenancy:input_type -> fairlead.v1.ExplainTenancyRequest
-	5,  // 67: fairlead.v1.LaneService.GetLanes:input_type -> fairlead.v1.GetLanesRequest
-	7,  // 68: fairlead.v1.LaneService.StageLane:input_type -> fairlead.v1.StageLaneRequest
-	9,  // 69: fairlead.v1.LaneService.TrackLane:input_type -> fairlead.v1.TrackLaneRequest
-	11, // 70: fairlead.v1.LaneService.ExportLane:input_type -> fairlead.v1.ExportLaneRequest
-	13, // 71: fairlead.v1.LaneService.ImportLane:input_type -> fairlead.v1.ImportLaneRequest
-	15, // 72: fairlead.v1.LaneService.SetLaneMode:input_type -> fairlead.v1.SetLaneModeRequest
-	17, // 73: fairlead.v1.LaneService.DigestLane:input_type -> fairlead.v1.DigestLaneRequest
-	20, // 74: fairlead.v1.LaneService.WipeLane:input_type -> fairlead.v1.WipeLaneRequest
-	22, // 75: fairlead.v1.LaneService.ProveLane:input_type -> fairlead.v1.ProveLaneRequest
-	25, // 76: fairlead.v1.RegistryService.Join:output_type -> fairlead.v1.JoinResponse
-	27, // 77: fairlead.v1.RegistryService.Bootstrap:output_type -> fairlead.v1.BootstrapResponse
-	29, // 78: fairlead.v1.RegistryService.Register:output_type -> fairlead.v1.RegisterResponse
-	31, // 79: fairlead.v1.RegistryService.WatchRoutes:output_type -> fairlead.v1.WatchRoutesResponse
-	36, // 80: fairlead.v1.ReplicaService.OpenLog:output_type -> fairlead.v1.OpenLogResponse
-	38, // 81: fairlead.v1.ReplicaService.GetLog:output_type -> fairlead.v1.GetLogResponse
-	40, // 82: fairlead.v1.ReplicaService.ChangePeer:output_type -> fairlead.v1.ChangePeerResponse
-	42, // 83: fairlead.v1.ReplicaService.Lead:output_type -> fairlead.v1.LeadResponse
-	44, // 84: fairlead.v1.ReplicaService.Save:output_type -> fairlead.v1.SaveResponse
-	46, // 85: fairlead.v1.TenancyService.Configure:output_type -> fairlead.v1.ConfigureResponse
-	50, // 86: fairlead.v1.TenancyService.MeasureDemand:output_type -> fairlead.v1.MeasureDemandResponse
-	53, // 87: fairlead.v1.TenancyService.ExplainTenancy:output_type -> fairlead.v1.ExplainTenancyResponse
-	6,  // 88: fairlead.v1.LaneService.GetLanes:output_type -> fairlead.v1.GetLanesResponse
-	8,  // 89: fairlead.v1.LaneService.StageLane:output_type -> fairlead.v1.StageLaneResponse
-	10, // 90: fairlead.v1.LaneService.TrackLane:output_type -> fairlead.v1.TrackLaneResponse
-	12, // 91: fairlead.v1.LaneService.ExportLane:output_type -> fairlead.v1.ExportLaneResponse
-	14, // 92: fairlead.v1.LaneService.ImportLane:output_type -> fairlead.v1.ImportLaneResponse
-	16, // 93: fairlead.v1.LaneService.SetLaneMode:output_type -> fairlead.v1.SetLaneModeResponse
-	18, // 94: fairlead.v1.LaneService.DigestLane:output_type -> fairlead.v1.DigestLaneResponse
-	21, // 95: fairlead.v1.LaneService.WipeLane:output_type -> fairlead.v1.WipeLaneResponse
-	23, // 96: fairlead.v1.LaneService.ProveLane:output_type -> fairlead.v1.ProveLaneResponse
-	76, // [76:97] is the sub-list for method output_type
-	55, // [55:76] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	57, // 4: fairlead.v1.LaneView.oldest_wait:type_name -> google.protobuf.Duration
+	57, // 5: fairlead.v1.LaneView.predicted_wait:type_name -> google.protobuf.Duration
+	5,  // 6: fairlead.v1.LaneView.health:type_name -> fairlead.v1.LaneHealth
+	57, // 7: fairlead.v1.LaneHealth.window:type_name -> google.protobuf.Duration
+	6,  // 8: fairlead.v1.LaneHealth.windows:type_name -> fairlead.v1.LaneWindow
+	57, // 9: fairlead.v1.LaneWindow.wait_p99:type_name -> google.protobuf.Duration
+	4,  // 10: fairlead.v1.GetLanesResponse.lanes:type_name -> fairlead.v1.LaneView
+	58, // 11: fairlead.v1.GetLanesResponse.time:type_name -> google.protobuf.Timestamp
+	57, // 12: fairlead.v1.GetLanesResponse.commit_p50:type_name -> google.protobuf.Duration
+	57, // 13: fairlead.v1.GetLanesResponse.commit_p99:type_name -> google.protobuf.Duration
+	57, // 14: fairlead.v1.GetLanesResponse.answer_p99:type_name -> google.protobuf.Duration
+	2,  // 15: fairlead.v1.StageLaneRequest.move:type_name -> fairlead.v1.Move
+	56, // 16: fairlead.v1.StageLaneRequest.class:type_name -> fairlead.v1.Class
+	50, // 17: fairlead.v1.StageLaneRequest.tenant:type_name -> fairlead.v1.TenantPromise
+	49, // 18: fairlead.v1.StageLaneRequest.organization:type_name -> fairlead.v1.OrganizationPromise
+	2,  // 19: fairlead.v1.TrackLaneRequest.move:type_name -> fairlead.v1.Move
+	56, // 20: fairlead.v1.TrackLaneRequest.class:type_name -> fairlead.v1.Class
+	2,  // 21: fairlead.v1.ExportLaneRequest.move:type_name -> fairlead.v1.Move
+	56, // 22: fairlead.v1.ExportLaneRequest.class:type_name -> fairlead.v1.Class
+	3,  // 23: fairlead.v1.ExportLaneRequest.cursor:type_name -> fairlead.v1.LaneCursor
+	57, // 24: fairlead.v1.ExportLaneRequest.slow_after:type_name -> google.protobuf.Duration
+	3,  // 25: fairlead.v1.ExportLaneResponse.next:type_name -> fairlead.v1.LaneCursor
+	57, // 26: fairlead.v1.ExportLaneResponse.commit_p99:type_name -> google.protobuf.Duration
+	57, // 27: fairlead.v1.ExportLaneResponse.answer_p99:type_name -> google.protobuf.Duration
+	2,  // 28: fairlead.v1.ImportLaneRequest.move:type_name -> fairlead.v1.Move
+	56, // 29: fairlead.v1.ImportLaneRequest.class:type_name -> fairlead.v1.Class
+	3,  // 30: fairlead.v1.ImportLaneRequest.cursor:type_name -> fairlead.v1.LaneCursor
+	3,  // 31: fairlead.v1.ImportLaneRequest.next:type_name -> fairlead.v1.LaneCursor
+	3,  // 32: fairlead.v1.ImportLaneResponse.cursor:type_name -> fairlead.v1.LaneCursor
+	2,  // 33: fairlead.v1.SetLaneModeRequest.move:type_name -> fairlead.v1.Move
+	56, // 34: fairlead.v1.SetLaneModeRequest.class:type_name -> fairlead.v1.Class
+	0,  // 35: fairlead.v1.SetLaneModeRequest.mode:type_name -> fairlead.v1.LaneMode
+	4,  // 36: fairlead.v1.SetLaneModeResponse.lane:type_name -> fairlead.v1.LaneView
+	2,  // 37: fairlead.v1.DigestLaneRequest.move:type_name -> fairlead.v1.Move
+	56, // 38: fairlead.v1.DigestLaneRequest.class:type_name -> fairlead.v1.Class
+	21, // 39: fairlead.v1.DigestLaneResponse.records:type_name -> fairlead.v1.LaneRecord
+	2,  // 40: fairlead.v1.WipeLaneRequest.move:type_name -> fairlead.v1.Move
+	56, // 41: fairlead.v1.WipeLaneRequest.class:type_name -> fairlead.v1.Class
+	2,  // 42: fairlead.v1.ProveLaneRequest.move:type_name -> fairlead.v1.Move
+	59, // 43: fairlead.v1.BootstrapRequest.voters:type_name -> fairlead.v1.Peer
+	60, // 44: fairlead.v1.RegisterRequest.agent:type_name -> fairlead.v1.Agent
+	60, // 45: fairlead.v1.RegisterResponse.control:type_name -> fairlead.v1.Agent
+	34, // 46: fairlead.v1.WatchRoutesResponse.keys:type_name -> fairlead.v1.KeyRoute
+	35, // 47: fairlead.v1.WatchRoutesResponse.lanes:type_name -> fairlead.v1.LaneRoute
+	36, // 48: fairlead.v1.WatchRoutesResponse.cells:type_name -> fairlead.v1.CellRoute
+	60, // 49: fairlead.v1.WatchRoutesResponse.control:type_name -> fairlead.v1.Agent
+	58, // 50: fairlead.v1.KeyRoute.expire_time:type_name -> google.protobuf.Timestamp
+	61, // 51: fairlead.v1.CellRoute.phase:type_name -> fairlead.v1.CellPhase
+	60, // 52: fairlead.v1.CellRoute.replicas:type_name -> fairlead.v1.Agent
+	59, // 53: fairlead.v1.OpenLogRequest.voters:type_name -> fairlead.v1.Peer
+	59, // 54: fairlead.v1.GetLogResponse.peers:type_name -> fairlead.v1.Peer
+	1,  // 55: fairlead.v1.ChangePeerRequest.change:type_name -> fairlead.v1.PeerChange
+	59, // 56: fairlead.v1.ChangePeerRequest.peer:type_name -> fairlead.v1.Peer
+	49, // 57: fairlead.v1.ConfigureRequest.organizations:type_name -> fairlead.v1.OrganizationPromise
+	50, // 58: fairlead.v1.ConfigureRequest.tenants:type_name -> fairlead.v1.TenantPromise
+	57, // 59: fairlead.v1.TenantPromise.starts_per:type_name -> google.protobuf.Duration
+	53, // 60: fairlead.v1.MeasureDemandResponse.tenants:type_name -> fairlead.v1.TenantUse
+	58, // 61: fairlead.v1.MeasureDemandResponse.time:type_name -> google.protobuf.Timestamp
+	26, // 62: fairlead.v1.RegistryService.Join:input_type -> fairlead.v1.JoinRequest
+	28, // 63: fairlead.v1.RegistryService.Bootstrap:input_type -> fairlead.v1.BootstrapRequest
+	30, // 64: fairlead.v1.RegistryService.Register:input_type -> fairlead.v1.RegisterRequest
+	32, // 65: fairlead.v1.RegistryService.WatchRoutes:input_type -> fairlead.v1.WatchRoutesRequest
+	37, // 66: fairlead.v1.ReplicaService.OpenLog:input_type -> fairlead.v1.OpenLogRequest
+	39, // 67: fairlead.v1.ReplicaService.GetLog:input_type -> fairlead.v1.GetLogRequest
+	41, // 68: fairlead.v1.ReplicaService.ChangePeer:input_type -> fairlead.v1.ChangePeerRequest
+	43, // 69: fairlead.v1.ReplicaService.Lead:input_type -> fairlead.v1.LeadRequest
+	45, // 70: fairlead.v1.ReplicaService.Save:input_type -> fairlead.v1.SaveRequest
+	47, // 71: fairlead.v1.TenancyService.Configure:input_type -> fairlead.v1.ConfigureRequest
+	51, // 72: fairlead.v1.TenancyService.MeasureDemand:input_type -> fairlead.v1.MeasureDemandRequest
+	54, // 73: fairlead.v1.TenancyService.ExplainTenancy:input_type -> fairlead.v1.ExplainTenancyRequest
+	7,  // 74: fairlead.v1.LaneService.GetLanes:input_type -> fairlead.v1.GetLanesRequest
+	9,  // 75: fairlead.v1.LaneService.StageLane:input_type -> fairlead.v1.StageLaneRequest
+	11, // 76: fairlead.v1.LaneService.TrackLane:input_type -> fairlead.v1.TrackLaneRequest
+	13, // 77: fairlead.v1.LaneService.ExportLane:input_type -> fairlead.v1.ExportLaneRequest
+	15, // 78: fairlead.v1.LaneService.ImportLane:input_type -> fairlead.v1.ImportLaneRequest
+	17, // 79: fairlead.v1.LaneService.SetLaneMode:input_type -> fairlead.v1.SetLaneModeRequest
+	19, // 80: fairlead.v1.LaneService.DigestLane:input_type -> fairlead.v1.DigestLaneRequest
+	22, // 81: fairlead.v1.LaneService.WipeLane:input_type -> fairlead.v1.WipeLaneRequest
+	24, // 82: fairlead.v1.LaneService.ProveLane:input_type -> fairlead.v1.ProveLaneRequest
+	27, // 83: fairlead.v1.RegistryService.Join:output_type -> fairlead.v1.JoinResponse
+	29, // 84: fairlead.v1.RegistryService.Bootstrap:output_type -> fairlead.v1.BootstrapResponse
+	31, // 85: fairlead.v1.RegistryService.Register:output_type -> fairlead.v1.RegisterResponse
+	33, // 86: fairlead.v1.RegistryService.WatchRoutes:output_type -> fairlead.v1.WatchRoutesResponse
+	38, // 87: fairlead.v1.ReplicaService.OpenLog:output_type -> fairlead.v1.OpenLogResponse
+	40, // 88: fairlead.v1.ReplicaService.GetLog:output_type -> fairlead.v1.GetLogResponse
+	42, // 89: fairlead.v1.ReplicaService.ChangePeer:output_type -> fairlead.v1.ChangePeerResponse
+	44, // 90: fairlead.v1.ReplicaService.Lead:output_type -> fairlead.v1.LeadResponse
+	46, // 91: fairlead.v1.ReplicaService.Save:output_type -> fairlead.v1.SaveResponse
+	48, // 92: fairlead.v1.TenancyService.Configure:output_type -> fairlead.v1.ConfigureResponse
+	52, // 93: fairlead.v1.TenancyService.MeasureDemand:output_type -> fairlead.v1.MeasureDemandResponse
+	55, // 94: fairlead.v1.TenancyService.ExplainTenancy:output_type -> fairlead.v1.ExplainTenancyResponse
+	8,  // 95: fairlead.v1.LaneService.GetLanes:output_type -> fairlead.v1.GetLanesResponse
+	10, // 96: fairlead.v1.LaneService.StageLane:output_type -> fairlead.v1.StageLaneResponse
+	12, // 97: fairlead.v1.LaneService.TrackLane:output_type -> fairlead.v1.TrackLaneResponse
+	14, // 98: fairlead.v1.LaneService.ExportLane:output_type -> fairlead.v1.ExportLaneResponse
+	16, // 99: fairlead.v1.LaneService.ImportLane:output_type -> fairlead.v1.ImportLaneResponse
+	18, // 100: fairlead.v1.LaneService.SetLaneMode:output_type -> fairlead.v1.SetLaneModeResponse
+	20, // 101: fairlead.v1.LaneService.DigestLane:output_type -> fairlead.v1.DigestLaneResponse
+	23, // 102: fairlead.v1.LaneService.WipeLane:output_type -> fairlead.v1.WipeLaneResponse
+	25, // 103: fairlead.v1.LaneService.ProveLane:output_type -> fairlead.v1.ProveLaneResponse
+	83, // [83:104] is the sub-list for method output_type
+	62, // [62:83] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_agent_proto_init() }
@@ -4252,14 +4492,14 @@ func file_fairlead_v1_agent_proto_init() {
 	}
 	file_fairlead_v1_cluster_proto_init()
 	file_fairlead_v1_job_proto_init()
-	file_fairlead_v1_agent_proto_msgTypes[43].OneofWrappers = []any{}
+	file_fairlead_v1_agent_proto_msgTypes[45].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_agent_proto_rawDesc), len(file_fairlead_v1_agent_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   52,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

@@ -104,7 +104,7 @@ func (s *Server) view(l *engine.Lane) *fairleadv1.LaneView {
 		Change: l.Change, Cursor: cursorTo(l.Cursor),
 		JobsDelayed: l.Count(engine.Delayed), JobsReady: l.Count(engine.Ready), JobsLeased: l.Count(engine.Leased), JobsEnded: ended,
 		Keys: l.Keys(), Bytes: bytes + endedBytes, Charged: int64(l.Charged), Submitted: l.Submitted, Granted: l.Granted,
-		PredictedWait: durationTo(s.lead.Predict(l.ID)),
+		PredictedWait: durationTo(s.lead.Predict(l.ID)), Health: s.health[l.ID].view(max(s.now(), s.state.Time())),
 	}
 	if d, whole := s.state.Digest(l.ID); whole && digested(l) {
 		m.Digest = d.Sum[:]

@@ -25,6 +25,7 @@ func (s *Server) Apply(index uint64, data []byte) any {
 	leased := s.wiped(entry)
 	a := s.state.Apply(index, entry)
 	s.strayed(leased)
+	s.measure(entry, &a)
 	switch {
 	case s.lead == nil:
 	case own && s.lead.InFlight():
@@ -84,6 +85,7 @@ func (s *Server) Restore(r io.Reader) error {
 	}
 	s.mu.Lock()
 	s.state = state
+	s.measureAll()
 	var done []*leader.Call
 	if s.lead != nil {
 		done = s.depose()

@@ -25,6 +25,7 @@ type Server struct {
 	waiters waiters
 	own     ownPolls
 	charges charges
+	health  health
 	strays  strays
 	// Totals of the state when this server began to lead, so that its counters start at zero then.
 	accepted, ended uint64
@@ -69,7 +70,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, start: time.Now(), state: state, waiters: waiters{}, own: ownPolls{}, charges: charges{}, strays: newStrays(), wake: make(chan struct{}, 1),
-		survey: newSurvey(),
+		survey: newSurvey(), health: health{},
 	}
 	s.inbox.closed = ErrNotLeading
 	s.limited.of = map[cell.TenantID]int64{}

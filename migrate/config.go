@@ -27,6 +27,18 @@ type Config struct {
 	WindowTime time.Duration // 10 s
 	// StallTime is how long the target may grant nothing although jobs are ready and slots are free.
 	StallTime time.Duration // 30 s
+	// ErrorsMax is how many more attempts of a thousand may end badly at the target than at the source before, in each of both windows. It is judged from
+	// AttemptsMin attempts in a window on.
+	ErrorsMax   int64 // 5
+	AttemptsMin int64 // 20
+	// StartPercentMax is how long jobs may wait at the target until they start (p99), in hundredths of what it was at the source, and StartSlack how much
+	// longer at least it has to be to count. RatePercentMin is how often they have to be granted. Both are judged from StartsMin starts in a window on.
+	StartPercentMax int64         // 150
+	StartSlack      time.Duration // 250 ms
+	RatePercentMin  int64         // 80
+	StartsMin       int64         // 100
+	// ReadyMin is how many jobs have to be ready all the time for the rate to be the cell's doing: a few may wait for what nobody offers.
+	ReadyMin int64 // 10
 	// ReverseLagMax is how far the source may be behind while it can still be reversed to.
 	ReverseLagMax time.Duration // 30 s
 	// WipeDelay is how long the source's data is kept after the migration was completed.
@@ -43,6 +55,7 @@ func DefaultConfig() Config {
 		UnreachableMax: 30 * time.Second, LookEvery: time.Second,
 		FencesMax: 3, FenceDelay: 5 * time.Second, CommitMax: time.Second,
 		WindowTime: 10 * time.Second, StallTime: 30 * time.Second, ReverseLagMax: 30 * time.Second,
+		ErrorsMax: 5, AttemptsMin: 20, StartPercentMax: 150, StartSlack: 250 * time.Millisecond, RatePercentMin: 80, StartsMin: 100, ReadyMin: 10,
 		WipeDelay: 10 * time.Minute, ProgressEvery: time.Second,
 	}
 }
@@ -61,6 +74,7 @@ func (c Config) WithDefaults() Config {
 		{&c.CommitMax, &d.CommitMax},
 		{&c.WindowTime, &d.WindowTime},
 		{&c.StallTime, &d.StallTime},
+		{&c.StartSlack, &d.StartSlack},
 		{&c.ReverseLagMax, &d.ReverseLagMax},
 		{&c.WipeDelay, &d.WipeDelay},
 		{&c.ProgressEvery, &d.ProgressEvery},
@@ -69,11 +83,19 @@ func (c Config) WithDefaults() Config {
 			*f.have = *f.def
 		}
 	}
-	if c.LagBytesMax <= 0 {
-		c.LagBytesMax = d.LagBytesMax
-	}
-	if c.LagRecordsMax <= 0 {
-		c.LagRecordsMax = d.LagRecordsMax
+	for _, f := range []struct{ have, def *int64 }{
+		{&c.LagBytesMax, &d.LagBytesMax},
+		{&c.LagRecordsMax, &d.LagRecordsMax},
+		{&c.ErrorsMax, &d.ErrorsMax},
+		{&c.AttemptsMin, &d.AttemptsMin},
+		{&c.StartPercentMax, &d.StartPercentMax},
+		{&c.RatePercentMin, &d.RatePercentMin},
+		{&c.StartsMin, &d.StartsMin},
+		{&c.ReadyMin, &d.ReadyMin},
+	} {
+		if *f.have <= 0 {
+			*f.have = *f.def
+		}
 	}
 	if c.FencesMax == 0 {
 		c.FencesMax = d.FencesMax

@@ -345,7 +345,7 @@ func (d *turn) breached(gates []Gate) bool {
 	for _, g := range gates {
 		lasting := failed(d.r.Gates, g.Name) && d.now.Sub(d.r.GatesAt) >= d.cfg.WindowTime
 		switch {
-		case g.Verdict != Fail || !d.health(g.Name) && g.Name != GateReverseLag:
+		case g.Verdict != Fail || !ofHealth(g.Name) && g.Name != GateReverseLag:
 		case !lasting && g.Name != GateLoss:
 		case g.Name == GateReverseLag:
 			d.hold(HeldLag, g.Evidence)
@@ -356,12 +356,6 @@ func (d *turn) breached(gates []Gate) bool {
 		}
 	}
 	return false
-}
-
-// health reports whether a gate is one of those that say how the target serves.
-func (d *turn) health(name string) bool {
-	return name == GateGrants || name == GateWait ||
-		slices.ContainsFunc(d.o.Health, func(g Gate) bool { return g.Name == name })
 }
 
 // cutOver keeps the way back open until the window is over.

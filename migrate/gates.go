@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead/fairlead/cell"
 )
 
-// The names of the gates that are proved here. Control's have names of its own, capacity above all.
+// The names of the gates that are proved here, and of those of control's that matter after a commit. Others of control's have names of its own.
 const (
 	GateSource     = "source"      // it answers, and serves what has not moved
 	GateTarget     = "target"      // it answers
@@ -26,8 +26,22 @@ const (
 	GateOrder      = "order"       // the target would grant first what the source would
 	GateWait       = "wait"        // and jobs do not wait longer than before
 	GateReverseLag = "reverse-lag" // the way back is open
-	GateLoss       = "loss"        // of Observed.Health: something is missing, or was done twice. It reverses at once
+	GateErrors     = "errors"      // no more attempts end badly than before
+	GateStart      = "start"       // jobs did not wait longer until they started than before
+	GateRate       = "rate"        // they were granted as often as before, where some waited all the time
+	GateCapacity   = "capacity"    // control's: the target has room. While a class is observed: for what is measured
+	GateLoss       = "loss"        // control's: something is missing, or was done twice. It reverses at once
 )
+
+// ofHealth reports whether a gate says how the target serves: one of these that fails for long enough takes back what was moved.
+func ofHealth(name string) bool {
+	switch name {
+	case GateGrants, GateWait, GateErrors, GateStart, GateRate, GateCapacity, GateLoss:
+		return true
+	default:
+		return false
+	}
+}
 
 // Gates returns what is proved or not of what the present step needs: control's gates first where they matter, then those of the cells. It is a function of what
 // was seen; what is unknown is not passed.
@@ -81,10 +95,15 @@ func (d *turn) rampingGates(both []Gate) []Gate {
 	case c == 0:
 		return bounded(both, []Gate{d.reverseGate()})
 	case d.lane(c).Phase == Observing:
-		return bounded(d.o.Health, both, []Gate{d.grantsGate(c), d.waitGate(c), d.reverseGate()})
+		return bounded(d.served(), both, []Gate{d.grantsGate(c), d.waitGate(c)}, d.healthGates(c), []Gate{d.reverseGate()})
 	default:
 		return d.fenceGates(both)
 	}
+}
+
+// served returns what control proves of how the target serves.
+func (d *turn) served() []Gate {
+	return slices.DeleteFunc(slices.Clone(d.o.Gates), func(g Gate) bool { return !ofHealth(g.Name) })
 }
 
 func bounded(lists ...[]Gate) []Gate {

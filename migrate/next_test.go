@@ -101,7 +101,7 @@ func TestNextProposes(t *testing.T) {
 			w.o.Target.Lanes[i].Granted = 1
 			w.do(SetMode{Cell: w.r.Source, Class: batch, Mode: cell.ModeStandby, Epoch: w.r.Lanes[i].Epoch})
 		}, 0, "granted 100 times"},
-		"a reverse at a loss":              {inPhase(batch, Observing), func(w *ideal) { w.o.Health = []Gate{{GateLoss, Fail, "job_1"}} }, EventReverse, "job_1"},
+		"a reverse at a loss":              {inPhase(batch, Observing), func(w *ideal) { w.o.Gates = []Gate{{GateLoss, Fail, "job_1"}} }, EventReverse, "job_1"},
 		"a note of a breach":               {inPhase(batch, Observing), idle(false), EventGates, ""},
 		"a reverse when it lasts":          {inPhase(batch, Observing), idle(true), EventReverse, GateGrants},
 		"the next when the window is over": {inState(CutOver), func(w *ideal) { w.now = w.now.Add(25 * time.Hour) }, EventComplete, "window"},

@@ -55,6 +55,28 @@ type LaneSeen struct {
 	LagRecords, LagBytes  int64
 	LagTime               time.Duration
 	SeedLeft, ChangesLeft int64
+	// Health is how it did lately, while it was open in the cell: of a lane that has left, before it was fenced.
+	Health Health
+}
+
+// HealthWindows is in how many windows in a row the target has to do worse.
+const HealthWindows = 2
+
+// Health is what a lane did in the last whole windows, the latest first, as its cell says. The zero value is a lane of which nothing is known, which says
+// nothing good or bad of it.
+type Health struct {
+	Window  time.Duration // how long each is
+	Known   int           // how many of them are known
+	Windows [HealthWindows]HealthWindow
+}
+
+// HealthWindow is what a lane did in one window.
+type HealthWindow struct {
+	Ended, EndedBadly int64 // attempts; those that were handed or taken back are none of them
+	Started           int64 // grants
+	Waits             int64 // those of them of which it is known how long the job was ready
+	WaitP99           time.Duration
+	ReadyLeast        int64 // the fewest jobs that were ready at any time
 }
 
 // holds reports whether there is something to wipe: a lane cannot be staged before it is gone.
@@ -100,10 +122,8 @@ type CellSeen struct {
 // Observed is what a driver knows when it asks what to do next. Everything in it may be old: Next proposes nothing that an old observation could make wrong.
 type Observed struct {
 	Source, Target CellSeen
-	// Gates is what control proves: capacity of the target above all.
+	// Gates is what control proves: capacity of the target above all. While a class is observed a Fail of one that says how the target serves reverses.
 	Gates []Gate
-	// Health is what was measured of the classes that are observed, beside what Next itself compares. A Fail reverses.
-	Health []Gate
 	// Progress is what the driver has counted; nil while it has counted nothing.
 	Progress *Progress
 }

@@ -65,7 +65,8 @@ type fakeCell struct {
 	slow   time.Duration                              // each call takes it
 	refuse func(method string, m proto.Message) error // nil for nobody
 	calls  map[string]int
-	most   int // records in a chunk
+	most   int                    // records in a chunk
+	health *fairleadv1.LaneHealth // of every lane
 }
 
 var _ fairleadv1connect.LaneServiceClient = (*fakeCell)(nil)
@@ -216,7 +217,9 @@ func (c *fakeCell) GetLanes(ctx context.Context, r *fairleadv1.GetLanesRequest) 
 	}
 	for _, class := range []fairleadv1.Class{fairleadv1.Class_CLASS_INTERACTIVE, fairleadv1.Class_CLASS_BATCH} {
 		if l := c.lanes[laneKey{r.GetTenant(), class}]; l != nil {
-			m.Lanes = append(m.Lanes, l.view(class))
+			v := l.view(class)
+			v.Health = c.health
+			m.Lanes = append(m.Lanes, v)
 		} else {
 			m.Lanes = append(m.Lanes, &fairleadv1.LaneView{Class: class})
 		}

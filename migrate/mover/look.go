@@ -109,7 +109,7 @@ func CellSeen(m *fairleadv1.GetLanesResponse) migrate.CellSeen {
 	c := migrate.CellSeen{
 		Reachable: true, Index: m.GetIndex(), CommitP50: m.GetCommitP50().AsDuration(), CommitP99: m.GetCommitP99().AsDuration(),
 		AnswerP99: m.GetAnswerP99().AsDuration(),
-		Offered: operations(m.GetOperationsOffered()), Needed: operations(m.GetOperationsNeeded()), Slots: m.GetSlots(), SlotsUsed: m.GetSlotsUsed(),
+		Offered:   operations(m.GetOperationsOffered()), Needed: operations(m.GetOperationsNeeded()), Slots: m.GetSlots(), SlotsUsed: m.GetSlotsUsed(),
 		PolicyEpoch: cell.Epoch(m.GetPolicyEpoch()),
 	}
 	for _, v := range m.GetLanes() {
@@ -144,6 +144,7 @@ func laneSeen(v *fairleadv1.LaneView) migrate.LaneSeen {
 		Granted: v.GetGranted(), OldestWait: v.GetOldestWait().AsDuration(), PredictedWait: v.GetPredictedWait().AsDuration(),
 	}
 	copy(l.Front[:], v.GetFront())
+	l.Health = healthSeen(v.GetHealth())
 	if len(v.GetDigest()) != len(l.Digest) || filled(&l) && l.Cursor.Seeded != migrate.SeededAll { // that of a part is as of no change
 		return l
 	}
@@ -152,6 +153,22 @@ func laneSeen(v *fairleadv1.LaneView) migrate.LaneSeen {
 		l.DigestChange = l.Cursor.Change
 	}
 	return l
+}
+
+// healthSeen returns what a cell says of what a lane did; nothing is known where windows have no length.
+func healthSeen(m *fairleadv1.LaneHealth) migrate.Health {
+	h := migrate.Health{Window: m.GetWindow().AsDuration()}
+	if h.Window <= 0 {
+		return migrate.Health{}
+	}
+	for _, w := range m.GetWindows()[:min(len(m.GetWindows()), len(h.Windows))] {
+		h.Windows[h.Known] = migrate.HealthWindow{
+			Ended: w.GetEnded(), EndedBadly: w.GetEndedBadly(), Started: w.GetStarted(), Waits: w.GetWaits(), WaitP99: w.GetWaitP99().AsDuration(),
+			ReadyLeast: w.GetReadyLeast(),
+		}
+		h.Known++
+	}
+	return h
 }
 
 // filled reports whether the lane is filled from another cell.

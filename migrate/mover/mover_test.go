@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fairlead/fairlead/cell"
 	"github.com/fairlead/fairlead/migrate"
@@ -407,6 +410,49 @@ func TestTurnBack(t *testing.T) {
 					if mode, held := control.cells["west"].held("ash", class); mode == fairleadv1.LaneMode_LANE_MODE_OPEN || len(held) != 0 {
 						t.Errorf("the target has %v %v", mode, held)
 					}
+				}
+			})
+		})
+	}
+}
+
+// did is what a cell tells of a lane of whose attempts so many of a thousand ended badly, in each of so many windows.
+func did(badly int64, windows int) *fairleadv1.LaneHealth {
+	h := &fairleadv1.LaneHealth{Window: durationpb.New(10 * time.Second)}
+	for range windows {
+		h.Windows = append(h.Windows, &fairleadv1.LaneWindow{
+			Ended: 1000, EndedBadly: badly, Started: 1000, Waits: 1000, WaitP99: durationpb.New(time.Second), ReadyLeast: 50,
+		})
+	}
+	return h
+}
+
+// A tenant whose attempts fail at the target comes back, with what it has done there; one whose attempts fail wherever it is does not, nor one of which too little
+// is known.
+func TestTakenBackFromBadTarget(t *testing.T) {
+	for name, c := range map[string]struct {
+		source, target *fairleadv1.LaneHealth
+		to             migrate.State
+	}{
+		"they fail there":      {did(1, 2), did(100, 2), migrate.RolledBack},
+		"they do not":          {did(1, 2), did(2, 2), migrate.CutOver},
+		"they fail everywhere": {did(100, 2), did(100, 2), migrate.CutOver},
+		"a short time":         {did(1, 2), did(100, 1), migrate.CutOver},
+		"another leader":       {did(1, 0), did(100, 2), migrate.CutOver},
+		"an older version":     {nil, nil, migrate.CutOver},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				control, w := newWorld(t, 60)
+				control.cells["east"].health, control.cells["west"].health = c.source, c.target
+				defer start(t, control.mover(t, nil))()
+				control.declare(t, "m", "ash", "east", "west", func(o *migrate.Options) { o.CanaryTime = 30 * time.Second })
+				w.until(t, 10*time.Minute, migrate.CutOver, migrate.RolledBack)
+				w.check(t, 60)
+				r, _ := control.Record("m")
+				back := slices.IndexFunc(r.Notes, func(n migrate.Note) bool { return strings.Contains(n.Why, "the gate "+migrate.GateErrors) })
+				if r.State != c.to || (back >= 0) != (c.to == migrate.RolledBack) {
+					t.Errorf("it is %s: %+v", control.state("m"), r.Notes)
 				}
 			})
 		})

@@ -3,6 +3,9 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -18,6 +21,35 @@ import (
 
 // jobsEnv says how many jobs wait when the tenant moves. A cell takes 2,000,000 of all its tenants together: with as many there is none for the neighbour.
 const jobsEnv = "FAIRLEAD_MIGRATION_JOBS"
+
+// apartEnv gives the source, and the gateway before it, the test's processors and the disk to themselves: everybody else keeps what it stores in memory and
+// runs on the last processor, which the test has to be started without. It takes taskset and a /dev/shm: taskset -c 0 go test ...
+const apartEnv = "FAIRLEAD_MIGRATION_APART"
+
+// apart returns what sends an agent away from the source; nil when that is not asked for.
+func apart(t *testing.T) func(*harness.Agent) {
+	t.Helper()
+	if os.Getenv(apartEnv) == "" {
+		return nil
+	}
+	const last = "1"
+	memory, err := os.MkdirTemp("/dev/shm", "fairlead-apart-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(memory) })
+	return func(a *harness.Agent) {
+		if a.Cell == pool || a.Role == "gateway" {
+			return
+		}
+		a.Env = append(a.Env, "FAIRLEAD_AGENT_DIR="+filepath.Join(memory, a.Name))
+		a.Wrap = func(cmd *exec.Cmd) *exec.Cmd {
+			cmd.Args = append([]string{"taskset", "-c", last, cmd.Path}, cmd.Args[1:]...)
+			cmd.Path, cmd.Err = exec.LookPath("taskset")
+			return cmd
+		}
+	}
+}
 
 // probe submits one job of a tenant after the other and notes how long each took.
 type probe struct {
@@ -56,7 +88,9 @@ func (p *probe) take() (p99 time.Duration, of int) {
 // what a busy machine measures fails no test.
 func TestMigrationOfABacklog(t *testing.T) {
 	harness.NeedCluster(t)
-	c := whaleCluster(t, nil, 1)
+	c := harness.StartCluster(t, harness.ClusterConfig{
+		Cells: map[string]int{pool: 1, dedicated: 1}, Dedicated: []string{dedicated}, Tenants: []string{"whale", "quiet"}, Env: hasty(), Each: apart(t),
+	})
 	const jobsUsual, batch, writers = 20_000, 500, 4
 	count := numberOf(t, jobsEnv, jobsUsual)
 	whale := dialJobs(t, c.ClientConfig("whale"))

@@ -40,6 +40,8 @@ type ClusterConfig struct {
 	Binaries map[string]string
 	// Env is added to the environment of every agent.
 	Env []string
+	// Each is called with every agent before its first launch; nil for nobody.
+	Each func(*Agent)
 	// LogLevel of the agents; warn when empty.
 	LogLevel string
 }
@@ -97,6 +99,9 @@ func StartCluster(tb testing.TB, cfg ClusterConfig) *Cluster {
 	tb.Helper()
 	c := NewCluster(tb, cfg)
 	for _, a := range c.Agents("") {
+		if cfg.Each != nil {
+			cfg.Each(a)
+		}
 		a.Launch()
 	}
 	c.bootstrap()

@@ -20,9 +20,9 @@ import (
 
 // The names of the gates that control proves.
 const (
-	gateCapacity = "capacity" // the target has room for the tenant, and to spare
-	gateOpen     = "open"     // the target takes tenants
-	gateHeard    = "heard"    // the agents of both cells are heard of, so that they hear of what changes
+	gateCapacity = migrate.GateCapacity // the target has room for the tenant, and to spare
+	gateOpen     = "open"               // the target takes tenants
+	gateHeard    = "heard"              // the agents of both cells are heard of, so that they hear of what changes
 )
 
 // What the target may be filled to with the tenant in it, of what it was tested to carry.
@@ -33,6 +33,10 @@ const (
 	// needs to catch up is little.
 	fillPercent      = 70
 	fillPercentSmall = 90
+	// While the target serves a class that is observed, demand counts as it was measured, and the target may be filled to this much before the tenant is
+	// taken back: a part of it may have come since the tenant was admitted.
+	demandPercentObserved = 100
+	fillPercentObserved   = 80
 )
 
 // Moves is what whoever drives migrations is given while this replica leads control: their records, and the ways to the cells. Its methods may be called
@@ -124,18 +128,31 @@ func (m *Moves) Promise(of migrate.Record) (*fairleadv1.TenantPromise, *fairlead
 
 // Gates returns what control proves of a migration now.
 func (m *Moves) Gates(ctx context.Context, of migrate.Record) []migrate.Gate {
-	return m.server.moveGates(ctx, m.reign, of.Tenant, of.Source, of.Target)
+	return m.server.moveGates(ctx, m.reign, &of)
 }
 
 // moveGates returns what control proves of a move.
-func (s *Server) moveGates(ctx context.Context, r *reign, tenant cell.TenantID, source, target cell.ID) []migrate.Gate {
+func (s *Server) moveGates(ctx context.Context, r *reign, m *migrate.Record) []migrate.Gate {
 	view := s.machine.View()
-	gates := []migrate.Gate{s.openGate(view, target), s.heardGate(view, r, source, target)}
+	gates := []migrate.Gate{s.openGate(view, m.Target), s.heardGate(view, r, m.Source, m.Target)}
 	if err := r.turn(ctx); err != nil {
-		return append(gates, migrate.Gate{Name: gateCapacity, Verdict: migrate.Fail, Evidence: "placement is busy: it is looked at again"})
+		return append(gates, migrate.Gate{Name: gateCapacity, Verdict: unknownRoom(m), Evidence: "placement is busy: it is looked at again"})
 	}
 	defer r.release()
-	return append(gates, capacityGate(view, s.snapshotOf(r), tenant, target))
+	return append(gates, capacityGate(view, s.snapshotOf(r), m))
+}
+
+// observing reports whether the target serves a class that may be taken back for how it does.
+func observing(m *migrate.Record) bool {
+	return slices.ContainsFunc(m.Lanes[:], func(l migrate.Lane) bool { return l.Phase == migrate.Observing })
+}
+
+// unknownRoom is what is said of room of which nothing is known: it keeps a tenant from going there, and takes none back.
+func unknownRoom(m *migrate.Record) migrate.Verdict {
+	if observing(m) {
+		return migrate.Warn
+	}
+	return migrate.Fail
 }
 
 func (s *Server) openGate(v state.View, target cell.ID) migrate.Gate {
@@ -168,14 +185,18 @@ func (s *Server) heardGate(v state.View, r *reign, cells ...cell.ID) migrate.Gat
 }
 
 // capacityGate reports whether the target has room: in every hour and every resource that was tested, what it carries and what the tenant needs, with a part
-// for what measurements miss.
-func capacityGate(v state.View, snapshot *placement.Snapshot, tenant cell.TenantID, target cell.ID) migrate.Gate {
+// for what measurements miss. While a class is observed nothing is added for that.
+func capacityGate(v state.View, snapshot *placement.Snapshot, m *migrate.Record) migrate.Gate {
+	tenant, target := m.Tenant, m.Target
 	home, ok := v.Cell(target)
 	demand, known := snapshot.DemandOf(tenant)
 	if !ok || !known {
-		return migrate.Gate{Name: gateCapacity, Verdict: migrate.Fail, Evidence: "the tenant or the cell is not there"}
+		return migrate.Gate{Name: gateCapacity, Verdict: unknownRoom(m), Evidence: "the tenant or the cell is not there"}
 	}
-	percent := fillPercent
+	counts, percent := float64(demandPercent)/100, fillPercent
+	if observing(m) {
+		counts, percent = float64(demandPercentObserved)/100, fillPercentObserved
+	}
 	if len(home.Voters) < home.Replicas {
 		percent = fillPercentSmall
 	}
@@ -205,7 +226,7 @@ func capacityGate(v state.View, snapshot *placement.Snapshot, tenant cell.Tenant
 			if part.capacity <= 0 {
 				continue
 			}
-			used := 100 * (float64(max(0, part.beside)) + float64(part.need)*demandPercent/100) / float64(part.capacity)
+			used := 100 * (float64(max(0, part.beside)) + float64(part.need)*counts) / float64(part.capacity)
 			if used >= worst {
 				worst, text = used, fmt.Sprintf("%s would be filled to %.0f %% of its %s, of at most %d %%", target, used, part.name, percent)
 			}

@@ -100,7 +100,7 @@ func (s *Server) lookAt(ctx context.Context, r *reign, m *migrate.Record) migrat
 			}
 		})
 	}
-	o.Gates = s.moveGates(ctx, r, m.Tenant, m.Source, m.Target)
+	o.Gates = s.moveGates(ctx, r, m)
 	all.Wait()
 	return o
 }

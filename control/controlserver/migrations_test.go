@@ -373,23 +373,34 @@ func TestEvacuationMigrates(t *testing.T) {
 	})
 }
 
-// The target has room when it would be filled to no more than a part of every resource that it was tested in.
+// The target has room when it would be filled to no more than a part of every resource that it was tested in: of less before the tenant comes than while it is
+// observed there.
 func TestCapacityGate(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		m := c.moves()
 		c.cellWith("small", 3, nil)
-		for need, want := range map[float64]migrate.Verdict{1: migrate.Pass, 1.5: migrate.Pass, 1.7: migrate.Fail, 3: migrate.Fail} {
+		comes, observed := migrate.Record{Tenant: "ash", Target: "small"}, migrate.Record{Tenant: "ash", Target: "small"}
+		observed.Lanes[1].Phase = migrate.Observing
+		for need, want := range map[float64][2]migrate.Verdict{
+			1: {migrate.Pass, migrate.Pass}, 1.5: {migrate.Pass, migrate.Pass}, 1.7: {migrate.Fail, migrate.Pass}, 2.39: {migrate.Fail, migrate.Pass},
+			2.41: {migrate.Fail, migrate.Fail}, 3: {migrate.Fail, migrate.Fail},
+		} {
 			if _, err := c.UpdateTenant(c.ctx, &fairleadv1.UpdateTenantRequest{Id: "ash", Placement: &fairleadv1.PlacementRules{ComputeMin: need}}); err != nil {
 				t.Fatal(err)
 			}
-			g := capacityGate(c.machine.View(), c.freshSnapshot(m.reign, c.machine.View()), "ash", "small")
-			if g.Verdict != want || g.Evidence == "" {
-				t.Errorf("%v of 3: %+v", need, g)
+			for i, r := range []migrate.Record{comes, observed} {
+				g := capacityGate(c.machine.View(), c.freshSnapshot(m.reign, c.machine.View()), &r)
+				if g.Verdict != want[i] || g.Evidence == "" {
+					t.Errorf("%v of 3, observing %v: %+v", need, observing(&r), g)
+				}
 			}
 		}
 		untested := placement.NewSnapshot(placement.DefaultConfig(), 1, nil, nil, nil)
-		if g := capacityGate(c.machine.View(), untested, "ash", "small"); g.Verdict != migrate.Fail {
+		if g := capacityGate(c.machine.View(), untested, &comes); g.Verdict != migrate.Fail {
 			t.Errorf("%+v", g)
+		}
+		if g := capacityGate(c.machine.View(), untested, &observed); g.Verdict != migrate.Warn {
+			t.Errorf("what is not known takes a tenant back: %+v", g)
 		}
 		names := map[string]migrate.Verdict{}
 		r, _ := migrate.New(migrate.Declaration{

@@ -31,10 +31,22 @@ type script struct{ server *fakeServer }
 
 type scriptKey struct{}
 
+// concurrent names the scripts of commands that do several things at once. -short runs these only, for the race detector: every command is a process of its
+// own, which takes it long to start.
+var concurrent = []string{"batch", "interrupt", "sim_capture", "worker"}
+
 // TestScripts runs testdata/script. FAIRLEAD_TEST_REWRITE=1 writes the expected files anew.
 func TestScripts(t *testing.T) {
+	dir, files := filepath.Join("testdata", "script"), []string(nil)
+	if testing.Short() {
+		for _, name := range concurrent {
+			files = append(files, filepath.Join(dir, name+".txtar"))
+		}
+		dir = ""
+	}
 	testscript.Run(t, testscript.Params{
-		Dir:           filepath.Join("testdata", "script"),
+		Dir:           dir,
+		Files:         files,
 		UpdateScripts: os.Getenv("FAIRLEAD_TEST_REWRITE") != "",
 		Setup: func(e *testscript.Env) error {
 			e.Values[scriptKey{}] = &script{}

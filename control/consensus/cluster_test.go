@@ -740,11 +740,6 @@ func TestForeignReplica(t *testing.T) {
 	if g, err := Open(alone, newLedger()); !errors.Is(err, ErrForeign) {
 		t.Errorf("Open without a transport returned %v, %v", g, err)
 	}
-	for dir, want := range map[string]bool{cfg.Dir: true, t.TempDir(): false, filepath.Join(c.dir, "none"): false} {
-		if got, err := Exists(dir); got != want || err != nil {
-			t.Errorf("Exists(%s) returned %v, %v", dir, got, err)
-		}
-	}
 	c.restart(r.id)
 	c.converge(nil)
 }

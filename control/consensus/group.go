@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -71,20 +69,6 @@ type Stats struct {
 // installsAlarm is the number of snapshots in a row without an entry between them that tells a replica that goes in circles
 // from one that caught up.
 const installsAlarm = 3
-
-// Exists reports whether dir holds a group's files. It looks at nothing inside them.
-func Exists(dir string) (bool, error) {
-	for _, name := range []string{markName, votesName, segmentsDirName} {
-		_, err := os.Stat(filepath.Join(dir, name))
-		if err == nil {
-			return true, nil
-		}
-		if !errors.Is(err, os.ErrNotExist) {
-			return false, err
-		}
-	}
-	return false, nil
-}
 
 // Open opens the group in cfg.Dir. In an empty directory it creates one: without a Transport with cfg.ID as its only voter,
 // with one as a member of cfg.Voters or, when there are none, as a replica that waits to be added. It starts to replay, and

@@ -2,6 +2,9 @@ package identity
 
 import (
 	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -190,12 +193,24 @@ func TestParseCA(t *testing.T) {
 	}
 }
 
+// newToken returns a token as control makes them.
+func newToken(t *testing.T, fingerprint [sha256.Size]byte) Token {
+	t.Helper()
+	b := append(fingerprint[:], make([]byte, tokenSecretBytes)...)
+	_, _ = rand.Read(b[sha256.Size:]) // ends the process rather than fail
+	token, err := ParseToken("token", TokenPrefix+base64.RawURLEncoding.EncodeToString(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
 // TestToken: a token has one text, says which authority it pins, and never prints itself.
 func TestToken(t *testing.T) {
 	fingerprint := newCA(t, "fl-one").Fingerprint()
-	token := NewToken(fingerprint)
+	token := newToken(t, fingerprint)
 	again, err := ParseToken("token", token.Reveal())
-	if err != nil || again != token || again.Fingerprint() != fingerprint || again.Hash() != token.Hash() {
+	if err != nil || again != token || again.Fingerprint() != fingerprint {
 		t.Errorf("%v, %v", again, err)
 	}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {

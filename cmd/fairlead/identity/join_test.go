@@ -59,7 +59,7 @@ func joining(t *testing.T) (*fakeRegistry, JoinConfig) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fakeRegistry{ca: ca, token: NewToken(ca.Fingerprint()), gossip: [][]byte{NewGossipKey(), NewGossipKey()}}
+	f := &fakeRegistry{ca: ca, token: newToken(t, ca.Fingerprint()), gossip: [][]byte{NewGossipKey(), NewGossipKey()}}
 	return f, JoinConfig{
 		Dir: t.TempDir(), Control: []string{serveJoins(t, f, ca, RoleControl)}, Token: f.token, Name: "cell-a-1", Role: RoleCell, Cell: "cell-a",
 		Hosts: []string{"cell-a-1.example.com"}, Logger: quiet(),
@@ -140,7 +140,7 @@ func TestJoinRefused(t *testing.T) {
 		"a cell's agent as server": {func(t *testing.T, f *fakeRegistry, cfg *JoinConfig) {
 			cfg.Control = []string{serveJoins(t, f, f.ca, RoleCell)}
 		}, "the role cell, not control"},
-		"an unknown token": {func(_ *testing.T, f *fakeRegistry, cfg *JoinConfig) { cfg.Token = NewToken(f.ca.Fingerprint()) }, "no such token"},
+		"an unknown token": {func(t *testing.T, f *fakeRegistry, cfg *JoinConfig) { cfg.Token = newToken(t, f.ca.Fingerprint()) }, "no such token"},
 		"another name":     {func(_ *testing.T, _ *fakeRegistry, cfg *JoinConfig) { cfg.Role = RoleGateway }, "its certificate is of"},
 		"another cell":     {func(_ *testing.T, _ *fakeRegistry, cfg *JoinConfig) { cfg.Cell = "cell-b" }, "its certificate is of"},
 		"another cluster":  {answer(func(r *fairleadv1.JoinResponse) { r.ClusterId = "fl-two" }), "its certificate is of"},

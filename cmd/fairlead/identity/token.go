@@ -1,7 +1,6 @@
 package identity
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
@@ -21,15 +20,6 @@ type Token struct {
 	fingerprint [sha256.Size]byte
 }
 
-// NewToken returns a fresh token, of 256 random bits, that pins the authority with this fingerprint.
-func NewToken(fingerprint [sha256.Size]byte) Token {
-	b := make([]byte, 0, sha256.Size+tokenSecretBytes)
-	b = append(b, fingerprint[:]...)
-	b = b[:cap(b)]
-	_, _ = rand.Read(b[sha256.Size:]) // ends the process rather than fail
-	return Token{text: TokenPrefix + base64.RawURLEncoding.EncodeToString(b), fingerprint: fingerprint}
-}
-
 // ParseToken returns the token with this text. It returns a *[cell.FieldError] naming field, which does not quote it, when it is none.
 func ParseToken(field, s string) (Token, error) {
 	text, ok := strings.CutPrefix(s, TokenPrefix)
@@ -46,9 +36,6 @@ func (t Token) Reveal() string { return t.text }
 
 // Fingerprint returns the SHA-256 of the authority's certificate that it pins.
 func (t Token) Fingerprint() [sha256.Size]byte { return t.fingerprint }
-
-// Hash returns what control keeps of it.
-func (t Token) Hash() [sha256.Size]byte { return sha256.Sum256([]byte(t.text)) }
 
 // Format implements [fmt.Formatter] for every verb: it hides the token.
 func (t Token) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("(join token)")) }

@@ -38,9 +38,10 @@ for each cell, all with certificates. Two tenants submit steadily while the lead
 and it ends with what was accepted, completed and lost, and how long each failover took. --keep leaves it running until Ctrl-C and says how to
 use it; --dir is the cluster's folder, which is kept and can be used again.
 
-With --whale it starts a cluster of which one cell is shared: three neighbours submit steadily, and a whale floods the cell. It is moved to a cell of
-its own while it goes on. It ends with what the neighbours waited before, meanwhile and afterwards, how long each class of the whale stood
-still, and what was lost, done twice or refused: nothing. It takes about a minute and a half. --keep and --dir are as with --cluster.
+With --whale it starts a cluster of which one cell is shared: three neighbours submit steadily, and a whale floods the cell. Control finds it by
+what is measured, and moves it to a cell of its own while it goes on; an hour of demand is a few seconds here, so that nobody waits for hours. It
+ends with what the neighbours waited before, meanwhile and afterwards, how long each class of the whale stood still, and what was lost, done
+twice or refused: nothing. It takes about a minute. --keep and --dir are as with --cluster.
 
 Everything is in a temporary directory, which is removed at the end unless --keep, or --dir with --cluster or --whale, is given.`,
 		Example: `  fairlead demo

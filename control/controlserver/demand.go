@@ -13,16 +13,18 @@ import (
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
 )
 
-// Between measurements of a cell: six for each of the hour's minutes, of which its 95th percentile is made, and never more than a cell answers without effort.
-// Of hours shorter than 36 s there are fewer for each: readings are spread over the time between them, of which a quarter of an hour may pass.
+// Measurements of a cell: six in each of an hour's minutes, of which its 95th percentile is made. Where hours are short a cell is not asked more than
+// twice a second, since in less time than jobs take those that begin together look like many more; but eight times an hour, so that one may be lost
+// (see [placement.MeterGaps]).
 const (
 	measuresPerHour    = 6 * placement.MeterWindows
-	measureIntervalMin = 100 * time.Millisecond
+	measuresPerHourMin = 2 * placement.MeterGaps
+	measureIntervalMin = 500 * time.Millisecond
 )
 
 // measureInterval is how long after a measurement of a cell the next is due.
 func measureInterval(hour placement.HourLength) time.Duration {
-	return max(measureIntervalMin, hour.Length()/measuresPerHour)
+	return max(hour.Length()/measuresPerHour, min(measureIntervalMin, hour.Length()/measuresPerHourMin))
 }
 
 // measure reads what the cell's tenants use and records the hours that this completes. Only tenants at home in the cell count: what is left of one that

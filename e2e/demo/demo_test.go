@@ -357,8 +357,10 @@ type whaleReport struct {
 	Jobs      *struct{ Accepted, Completed *int } `json:"jobs"`
 	Formed    *float64                            `json:"formed_ms"`
 	Detected  string                              `json:"detected"`
+	After     float64                             `json:"detected_after_ms"`
 	Migration *struct {
 		ID, Tenant, Source, Target, State string
+		Reason, Actor                     string
 		Attempt                           int
 		Lost, Twice                       *int
 		ClientErrors                      *int `json:"client_errors"`
@@ -375,7 +377,7 @@ type whaleReport struct {
 	Neighbours *struct{ Before, During, After *float64 } `json:"neighbours_wait_ms"`
 }
 
-// TestDemoOfAWhale: it is moved while it floods its cell, and nobody is told of an error or loses anything by it.
+// TestDemoOfAWhale: control finds it and moves it while it floods its cell, and nobody is told of an error or loses anything by it.
 func TestDemoOfAWhale(t *testing.T) {
 	harness.NeedCluster(t)
 	d := start(t, "--whale", "-o", "json")
@@ -398,6 +400,9 @@ func TestDemoOfAWhale(t *testing.T) {
 	}
 	if m.State != "cut_over" || *m.Lost != 0 || *m.Twice != 0 || *m.ClientErrors != 0 || *r.Jobs.Accepted == 0 || *r.Jobs.Accepted != *r.Jobs.Completed {
 		t.Errorf("it ended as:\n%s", &d.out)
+	}
+	if m.Reason != "whale" || m.Actor != "control" || r.After <= 0 || !strings.Contains(r.Detected, "for 6 hours in a row, of 6 that make a whale (hours of ") {
+		t.Errorf("it was not control that found it by what was measured:\n%s", &d.out)
 	}
 	if *m.Pause.P50 <= 0 || *m.Pause.P99 < *m.Pause.P50 {
 		t.Errorf("the pauses are:\n%s", &d.out)

@@ -4,6 +4,7 @@ package localcluster
 type blueprint struct {
 	title   string // for people
 	agents  []agent
+	control []string // flags of the control agents
 	cells   []cellPlan
 	tenants []Tenant
 	workers []string // the cells that have a worker process each

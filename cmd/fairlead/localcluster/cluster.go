@@ -218,6 +218,9 @@ func (c *Cluster) start(name string) error {
 	if a.Role != roleGateway {
 		args = append(args, "--raft-listen", at(a.Raft), "--raft-advertise", at(a.Raft))
 	}
+	if a.Role == roleControl {
+		args = append(args, c.plan.control...)
+	}
 	if a.Cell != "" {
 		args = append(args, "--cell", a.Cell)
 	}

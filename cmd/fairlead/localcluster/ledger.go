@@ -136,22 +136,6 @@ func (l *ledger) missing() int {
 	return n
 }
 
-// share is how much of the jobs that began since a moment is a tenant's.
-func (l *ledger) share(tenant int, since time.Time) float64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	own, all := 0, 0
-	for i := range l.entries {
-		if e := &l.entries[i]; e.start.After(since) {
-			all++
-			if e.tenant == tenant {
-				own++
-			}
-		}
-	}
-	return float64(own) / float64(max(1, all))
-}
-
 // wait is the 95th percentile of how long jobs of the neighbours waited whose submission began between two moments, from there to the start of their
 // handlers; a job that has not begun by now has waited until now.
 func (l *ledger) wait(from, to, now time.Time) time.Duration {

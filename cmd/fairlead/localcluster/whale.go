@@ -5,16 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
-
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fairlead/fairlead/cell"
 	"github.com/fairlead/fairlead/cmd/fairlead/moveview"
 	"github.com/fairlead/fairlead/dataplane/client"
 	"github.com/fairlead/fairlead/dataplane/worker"
+	"github.com/fairlead/fairlead/placement"
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
 	"github.com/fairlead/fairlead/proto/fairlead/v1/fairleadv1connect"
 )
@@ -29,7 +27,8 @@ const (
 // whaleBlueprint is a pool, and a cell that is nobody's yet.
 func whaleBlueprint() blueprint {
 	return blueprint{
-		title: "A whale in a pool, on this machine: 3 control agents, the cell pool, the empty cell whale-home, and a gateway.",
+		title:   "A whale in a pool, on this machine: 3 control agents, the cell pool, the empty cell whale-home, and a gateway.",
+		control: []string{"--whales-auto", "--demand-hour", demandHour.String()},
 		agents: []agent{
 			{Name: "control-1", Role: roleControl},
 			{Name: "control-2", Role: roleControl},
@@ -60,21 +59,22 @@ const (
 // The pace of the demonstration.
 const (
 	quietTime  = 8 * time.Second  // before the whale
-	floodTime  = 6 * time.Second  // until something is done about it
 	afterTime  = 10 * time.Second // once it has moved
-	planMax    = 30 * time.Second // until every gate is proved
-	planPoll   = time.Second
+	detectMax  = time.Minute      // until control has begun to move the whale: five times as long as it takes where nothing is in the way
+	detectPoll = time.Second      // between two looks at what placement says
 	moveMax    = time.Minute
 	movePoll   = 100 * time.Millisecond
 	whaleDrain = time.Minute // far more than what is left takes
 	verifyPoll = 500 * time.Millisecond
 )
 
-// The options of the migration: short, for people who watch.
-const (
-	whaleCanaryJobs = 20
-	whaleCanaryTime = 2 * time.Second
-)
+// capacityPerSlot is what a cell is said to have been tested to carry for each slot of its worker. It is more than a slot can do: in hours as short as these
+// a p95 is of windows shorter than a job, where jobs that begin together look like many more, and while its classes are in two cells a tenant is
+// counted with the largest that it had in each.
+const capacityPerSlot = 4
+
+// demandHour is how long an hour of measured demand is: nobody watches for six real ones.
+const demandHour = 3 * time.Second
 
 // RunWhale runs the demonstration of a tenant that floods the cell that it shares and is moved to one of its own while it runs. It is as [Run] is.
 func RunWhale(ctx context.Context, c Config, screen Screen, report func(*WhaleReport) error) error {
@@ -97,7 +97,6 @@ type whaleShow struct {
 	cells      fairleadv1connect.CellServiceClient
 	placement  fairleadv1connect.PlacementServiceClient
 	migrations fairleadv1connect.MigrationServiceClient
-	detected   string
 }
 
 func (w *whaleShow) run(ctx context.Context) (*WhaleReport, error) {
@@ -116,11 +115,11 @@ func (w *whaleShow) run(ctx context.Context) (*WhaleReport, error) {
 	if err := w.underLoad(ctx, r); err != nil {
 		return nil, err
 	}
-	r.detected, r.longest = w.detected, w.ledger.longest(whaleTenant)
+	r.longest = w.ledger.longest(whaleTenant)
 	return r, w.verify(ctx, r)
 }
 
-// furnish gives both cells workers and the capacity that they were tested for, and each tenant an application.
+// furnish gives both cells workers and the capacity that they were tested for, one of them to the whale, and each tenant an application.
 func (w *whaleShow) furnish(ctx context.Context) error {
 	conn := w.cluster.conn
 	w.cells = fairleadv1connect.NewCellServiceClient(conn.HTTP, conn.URL, conn.Options...)
@@ -130,12 +129,15 @@ func (w *whaleShow) furnish(ctx context.Context) error {
 		return err
 	}
 	for name, slots := range map[string]int{poolCell: poolSlots, whaleCell: whaleSlots} { // order-free: each by itself
-		capacity := &fairleadv1.Load{Compute: 2 * float64(slots), Jobs: 100_000, Bytes: 1 << 30}
+		is := &fairleadv1.UpdateCellRequest{Name: name, Capacity: &fairleadv1.Load{Compute: capacityPerSlot * float64(slots), Jobs: 100_000, Bytes: 1 << 30}}
+		if name == whaleCell { // control moves a whale to a cell that is its own; to buy one is not for it to decide
+			is.SetLabels, is.Labels = true, map[string]string{placement.LabelTenant: whaleName}
+		}
 		if err := w.call(ctx, func(ctx context.Context) error {
-			_, err := w.cells.UpdateCell(ctx, &fairleadv1.UpdateCellRequest{Name: name, Capacity: capacity})
+			_, err := w.cells.UpdateCell(ctx, is)
 			return err
 		}); err != nil {
-			return fmt.Errorf("the capacity of %s: %w", name, err)
+			return fmt.Errorf("what %s is for: %w", name, err)
 		}
 		if err := w.work(ctx, name, slots); err != nil {
 			return err
@@ -235,10 +237,8 @@ func (w *whaleShow) underLoad(ctx context.Context, r *WhaleReport) error {
 	submitting.Go(func() { whale.flood(ctx, cell.ClassInteractive, floodUrgent) })
 	submitting.Go(func() { whale.steadily(ctx, pace, whalePace, cell.ClassInteractive, cell.ClassBatch) })
 	submitting.Go(func() { whale.read(ctx, pace) })
+	w.board.sayf("an hour of measured demand is %v here, and 1h in a cluster: so a whale is found while somebody watches", demandHour)
 	w.board.sayf("the whale submits %d jobs at once, and goes on", floodBatch+floodUrgent)
-	if err := client.Pause(ctx, floodTime); err != nil {
-		return err
-	}
 	if err := w.move(ctx, r); err != nil {
 		return err
 	}
@@ -255,91 +255,17 @@ func (w *whaleShow) underLoad(ctx context.Context, r *WhaleReport) error {
 	return context.Cause(ctx)
 }
 
-// move gives the whale a cell of its own and moves it there. A migration that does not come to its end in time, or ends otherwise, is no error: the
-// report says so.
+// move waits until control has found the whale, and follows how it moves it. A migration that does not come to its end in time, or ends otherwise, is no
+// error: the report says so.
 func (w *whaleShow) move(ctx context.Context, r *WhaleReport) error {
-	w.detect(ctx)
-	for sentence := range strings.SplitSeq(w.detected, ". ") { // each fits into the view
-		w.board.sayf("%s", sentence)
-	}
-	err := w.call(ctx, func(ctx context.Context) error {
-		_, err := w.cells.UpdateCell(ctx, &fairleadv1.UpdateCellRequest{Name: whaleCell, SetLabels: true, Labels: map[string]string{"tenant": whaleName}})
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("giving the whale its cell: %w", err)
-	}
-	options := &fairleadv1.MigrationOptions{CanaryJobs: new(int64(whaleCanaryJobs)), CanaryTime: durationpb.New(whaleCanaryTime)}
-	plan, err := w.planned(ctx, options)
-	if err != nil {
+	if err := w.detect(ctx, r); err != nil {
 		return err
 	}
-	r.predicted = plan.GetPause().AsDuration()
-	w.board.sayf("every gate is proved: %d jobs to copy, a pause of about %s for each class is predicted", plan.GetJobs(), seconds(r.predicted))
 	began := time.Now()
-	err = w.call(ctx, func(ctx context.Context) error {
-		resp, err := w.migrations.StartMigration(ctx, &fairleadv1.StartMigrationRequest{Tenant: whaleName, Target: whaleCell, Options: options, Reason: "whale"})
-		r.migration = resp.GetMigration()
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("starting the migration: %w", err)
-	}
-	err = w.follow(ctx, r)
+	err := w.follow(ctx, r)
 	r.took = time.Since(began)
 	return err
 }
-
-// detect says by what the whale is known for one. Placement wants hours of it: the demonstration does not wait for them.
-func (w *whaleShow) detect(ctx context.Context) {
-	share := w.ledger.share(whaleTenant, time.Now().Add(-floodTime))
-	w.detected = fmt.Sprintf("%.0f %% of the jobs that began in %s in the last %s are the whale's. Placement calls that a whale when it lasts for hours: "+
-		"the demonstration does not wait for it, and begins to move it now", 100*share, poolCell, seconds(floodTime))
-	once, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	resp, err := w.placement.PlanPlacement(once, &fairleadv1.PlanPlacementRequest{})
-	if err != nil { // it goes on without placement's word
-		return
-	}
-	for _, found := range resp.GetPlan().GetWhales() {
-		if found.GetTenant() == whaleName {
-			w.detected = fmt.Sprintf("placement: the tenant %s %s", whaleName, found.GetText())
-		}
-	}
-}
-
-// planned waits until no gate blocks the migration.
-func (w *whaleShow) planned(ctx context.Context, options *fairleadv1.MigrationOptions) (*fairleadv1.PlanMigrationResponse, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, planMax, errBlocked)
-	defer cancel()
-	told := ""
-	for {
-		var plan *fairleadv1.PlanMigrationResponse
-		err := w.call(ctx, func(ctx context.Context) (err error) {
-			plan, err = w.migrations.PlanMigration(ctx, &fairleadv1.PlanMigrationRequest{Tenant: whaleName, Target: whaleCell, Options: options})
-			return err
-		})
-		if err == nil && len(plan.GetBlockers()) == 0 {
-			return plan, nil
-		}
-		if err == nil {
-			if text := strings.Join(plan.GetBlockers(), "; "); text != told {
-				told = text
-				w.board.sayf("not yet: %s", text)
-			}
-			err = client.Pause(ctx, planPoll)
-		}
-		if errors.Is(context.Cause(ctx), errBlocked) {
-			return nil, fmt.Errorf("%w: %s", errBlocked, told)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("planning the migration: %w", err)
-		}
-	}
-}
-
-// errBlocked is returned when a gate stays closed.
-var errBlocked = fmt.Errorf("the migration is blocked for more than %v", planMax)
 
 // errSlow is the cause when a migration takes too long.
 var errSlow = fmt.Errorf("the migration has not come to its end within %v", moveMax)
@@ -348,13 +274,18 @@ var errSlow = fmt.Errorf("the migration has not come to its end within %v", move
 func (w *whaleShow) follow(ctx context.Context, r *WhaleReport) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, moveMax, errSlow)
 	defer cancel()
-	told := ""
+	told, blocked := "", ""
 	for {
 		m := r.migration
 		w.board.draws(moveview.Lines(time.Now(), m))
 		if change := moveview.Change(m); change != told {
 			told = change
 			w.board.sayf("migration: %s", moveview.Line(m))
+		}
+		if text, names := moveview.Blocked(m); names != blocked {
+			if blocked = names; blocked != "" {
+				w.board.sayf("not yet: %s", text)
+			}
 		}
 		if moveview.Served(m) || moveview.Ended(m) {
 			return nil

@@ -13,8 +13,11 @@ import (
 // WhaleReport is what came of a run with a whale.
 type WhaleReport struct {
 	formed    time.Duration
-	detected  string
-	predicted time.Duration // the pause of each class, by the plan
+	detected  string        // what the whale was found by, in placement's words
+	predicted time.Duration // the pause of each class, by the plan; 0 when it was found before there was one
+
+	detectedAfter time.Duration // from the beginning of the flood until control had begun to move it
+
 	took      time.Duration
 	migration *fairleadv1.Migration
 	longest   time.Duration // submission of the whale
@@ -45,8 +48,14 @@ func (r *WhaleReport) Figures() WhaleFigures { return r.figures }
 // Moved reports whether the whale is served by its own cell.
 func (r *WhaleReport) Moved() bool { return moveview.Served(r.migration) }
 
-// Stand says where the migration stands.
-func (r *WhaleReport) Stand() string { return moveview.Line(r.migration) }
+// Stand says where the migration stands, and what keeps it there.
+func (r *WhaleReport) Stand() string {
+	text := moveview.Line(r.migration)
+	if blocked, _ := moveview.Blocked(r.migration); blocked != "" {
+		text += "; not yet: " + blocked
+	}
+	return text
+}
 
 // FirstError is the first error that a tenant saw; nil for none.
 func (r *WhaleReport) FirstError() error { return r.first }
@@ -129,6 +138,8 @@ type (
 		Target      string    `json:"target"`
 		State       string    `json:"state"`
 		Held        string    `json:"held,omitempty"`
+		Reason      string    `json:"reason"`
+		Actor       string    `json:"actor"`
 		Attempt     uint32    `json:"attempt"`
 		Lost        int       `json:"lost"`
 		Twice       int       `json:"twice"`
@@ -152,6 +163,7 @@ type (
 		} `json:"jobs"`
 		Formed    float64       `json:"formed_ms"`
 		Detected  string        `json:"detected"`
+		After     float64       `json:"detected_after_ms"`
 		Migration jsonMigration `json:"migration"`
 		Waits     jsonWaits     `json:"neighbours_wait_ms"`
 	}
@@ -163,14 +175,20 @@ const (
 	quantileTail = 0.99
 )
 
+// detectedText says by what a whale was found.
+func detectedText(m *fairleadv1.Migration, by string) string {
+	return fmt.Sprintf("placement: the tenant %s %s", m.GetTenant(), by)
+}
+
 // JSON returns the report as one JSON object.
 func (r *WhaleReport) JSON() ([]byte, error) {
 	m, f := r.migration, r.figures
 	j := jsonWhale{
-		Formed: milliseconds(r.formed), Detected: r.detected,
+		Formed: milliseconds(r.formed), Detected: detectedText(m, r.detected), After: milliseconds(r.detectedAfter),
 		Waits: jsonWaits{milliseconds(r.waits.before), milliseconds(r.waits.during), milliseconds(r.waits.after)},
 		Migration: jsonMigration{
 			ID: m.GetId(), Tenant: m.GetTenant(), Source: m.GetSource(), Target: m.GetTarget(), Held: m.GetHeld(), Attempt: m.GetAttempt(),
+			Reason: m.GetReason(), Actor: m.GetActor(),
 			State: strings.ReplaceAll(moveview.State(m.GetState()), "-", "_"), Lost: f.Lost, Twice: f.Twice, Errors: f.Errors, Again: f.Again,
 			Pause: jsonPause{
 				P50: milliseconds(r.pause(quantileHalf)), P99: milliseconds(r.pause(quantileTail)), Predicted: milliseconds(r.predicted), Classes: map[string]float64{},
@@ -191,11 +209,18 @@ func (r *WhaleReport) Text(width int) string {
 	var b strings.Builder
 	f, m := r.figures, r.migration
 	fmt.Fprintf(&b, "Accepted       %d\nCompleted      %d\nLost           %d\nTwice          %d\nClient errors  %d\n\n", f.Accepted, f.Completed, f.Lost, f.Twice, f.Errors)
-	sentences := []string{fmt.Sprintf("The migration of %s from %s to %s took %s: it is %s.", m.GetTenant(), m.GetSource(), m.GetTarget(), seconds(r.took), moveview.State(m.GetState()))}
+	sentences := []string{
+		fmt.Sprintf("%s began to move %s by itself %s after its flood began: it %s.", m.GetActor(), m.GetTenant(), seconds(r.detectedAfter), r.detected),
+		fmt.Sprintf("An hour of demand is shortened to %v in this demonstration; it is 1h in a cluster.", demandHour),
+		fmt.Sprintf("The migration of %s from %s to %s took %s: it is %s.", m.GetTenant(), m.GetSource(), m.GetTarget(), seconds(r.took), moveview.State(m.GetState())),
+	}
 	for _, l := range m.GetLanes() {
 		sentences = append(sentences, fmt.Sprintf("Its %s jobs stood still for %s.", moveview.Class(l.GetClass()), seconds(l.GetPause().AsDuration())))
 	}
-	sentences = append(sentences, fmt.Sprintf("The plan had said about %s. The longest of its submissions took %s.", seconds(r.predicted), seconds(r.longest)))
+	if r.predicted > 0 {
+		sentences = append(sentences, fmt.Sprintf("The plan had said about %s.", seconds(r.predicted)))
+	}
+	sentences = append(sentences, fmt.Sprintf("The longest of its submissions took %s.", seconds(r.longest)))
 	b.WriteString(wrap(strings.Join(sentences, " "), width) + "\n\n")
 	fmt.Fprintf(&b, "The neighbours' jobs waited (95th percentile, from the call that submits to the start of the handler)\n"+
 		"  before the whale came         %s\n  while it flooded and moved    %s\n  with the whale in its own     %s\n", seconds(r.waits.before), seconds(r.waits.during), seconds(r.waits.after))

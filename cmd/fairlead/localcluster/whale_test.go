@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,56 +22,72 @@ import (
 	"github.com/fairlead/fairlead/proto/fairlead/v1/fairleadv1connect"
 )
 
-// fakeOperator is control as the demonstration asks it: each look takes the migration a state on, up to last.
+// fakeOperator is control as the demonstration asks it: it begins to move the whale after some looks, and each look takes the migration a state on, up to last.
 type fakeOperator struct {
-	fairleadv1connect.MigrationServiceClient
 	fairleadv1connect.CellServiceClient
+	fairleadv1connect.MigrationServiceClient
 	fairleadv1connect.PlacementServiceClient
 
-	blocked   int // plans that a gate blocks
-	away      int // looks that nobody answers
-	last      fairleadv1.MigrationState
-	whales    []*fairleadv1.Whale
-	labels    map[string]string
+	looks   int // until control has found the whale; -1 for never
+	blocked int // looks at which a gate fails
+	away    int // looks that nobody answers
+	last    fairleadv1.MigrationState
+	earlier *fairleadv1.Migration // from before the flood
+
+	asked     int // how often placement was
 	migration *fairleadv1.Migration
 }
 
-func (f *fakeOperator) UpdateCell(_ context.Context, req *fairleadv1.UpdateCellRequest) (*fairleadv1.UpdateCellResponse, error) {
-	f.labels = req.GetLabels()
-	return &fairleadv1.UpdateCellResponse{}, nil
-}
-
 func (f *fakeOperator) PlanPlacement(context.Context, *fairleadv1.PlanPlacementRequest) (*fairleadv1.PlanPlacementResponse, error) {
-	return &fairleadv1.PlanPlacementResponse{Plan: &fairleadv1.PlacementPlan{Whales: f.whales}}, nil
+	f.asked++
+	plan := &fairleadv1.PlacementPlan{Whales: []*fairleadv1.Whale{{Tenant: "acme", Verdict: "watch", Text: "is large"}}}
+	if f.asked > 1 {
+		plan.Whales = append(plan.Whales, &fairleadv1.Whale{Tenant: whaleName, Verdict: "watch", Text: "has 80 % of pool"})
+	}
+	return &fairleadv1.PlanPlacementResponse{Plan: plan}, nil
 }
 
 func (f *fakeOperator) PlanMigration(context.Context, *fairleadv1.PlanMigrationRequest) (*fairleadv1.PlanMigrationResponse, error) {
-	r := &fairleadv1.PlanMigrationResponse{Jobs: 7, Pause: durationpb.New(40 * time.Millisecond)}
-	if f.blocked > 0 {
-		f.blocked--
-		r.Blockers = []string{"workers: nobody offers echo"}
-	}
-	return r, nil
+	return &fairleadv1.PlanMigrationResponse{Jobs: 7, Pause: durationpb.New(40 * time.Millisecond)}, nil
 }
 
-func (f *fakeOperator) StartMigration(_ context.Context, req *fairleadv1.StartMigrationRequest) (*fairleadv1.StartMigrationResponse, error) {
+// begins is control's own doing.
+func (f *fakeOperator) begins() {
 	f.migration = &fairleadv1.Migration{
-		Id: "mig-1", Tenant: req.GetTenant(), Source: poolCell, Target: req.GetTarget(), State: fairleadv1.MigrationState_MIGRATION_STATE_DECLARED, Attempt: 1,
+		Id: "mig-1", Tenant: whaleName, Source: poolCell, Target: whaleCell, State: fairleadv1.MigrationState_MIGRATION_STATE_DECLARED, Attempt: 1,
+		Reason: "whale", Actor: "control", Events: []*fairleadv1.MigrationEvent{{Actor: "control", What: "declared", Why: "has 90 % of pool"}},
 	}
 	for i, c := range []fairleadv1.Class{fairleadv1.Class_CLASS_BATCH, fairleadv1.Class_CLASS_INTERACTIVE} {
 		f.migration.Lanes = append(f.migration.Lanes, &fairleadv1.MigrationLane{
 			Class: c, Phase: fairleadv1.LanePhase_LANE_PHASE_MOVED, Owner: whaleCell, Pause: durationpb.New(time.Duration(30+20*i) * time.Millisecond),
 		})
 	}
-	return &fairleadv1.StartMigrationResponse{Migration: proto.CloneOf(f.migration), Created: true}, nil
 }
 
-func (f *fakeOperator) GetMigration(context.Context, *fairleadv1.GetMigrationRequest) (*fairleadv1.GetMigrationResponse, error) {
+func (f *fakeOperator) GetMigration(_ context.Context, req *fairleadv1.GetMigrationRequest) (*fairleadv1.GetMigrationResponse, error) {
 	if f.away > 0 {
 		f.away--
 		return nil, connect.NewError(connect.CodeUnavailable, errors.New("nobody leads"))
 	}
-	if f.migration.GetState() != f.last {
+	if req.GetTenant() == whaleName && f.migration == nil {
+		if f.looks == 0 {
+			f.begins()
+		}
+		f.looks--
+	}
+	switch {
+	case f.migration == nil && f.earlier == nil:
+		return nil, connect.NewError(connect.CodeNotFound, errors.New("it has no migration"))
+	case f.migration == nil:
+		return &fairleadv1.GetMigrationResponse{Migration: proto.CloneOf(f.earlier)}, nil
+	case req.GetId() == "":
+	case f.blocked > 0:
+		f.blocked--
+		f.migration.Gates = []*fairleadv1.Gate{{
+			Name: "workers", Verdict: fairleadv1.GateVerdict_GATE_VERDICT_FAIL, Evidence: fmt.Sprintf("%d offer echo, of many", f.blocked),
+		}}
+	case f.migration.GetState() != f.last:
+		f.migration.Gates = nil
 		f.migration.State++
 	}
 	return &fairleadv1.GetMigrationResponse{Migration: proto.CloneOf(f.migration)}, nil
@@ -79,7 +97,7 @@ func (f *fakeOperator) GetMigration(context.Context, *fairleadv1.GetMigrationReq
 func moved(t *testing.T, f *fakeOperator) (r *WhaleReport, said string, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &whaleShow{board: newBoard("A whale."), ledger: newLedger(whaleBlueprint().tenants), cells: f, placement: f, migrations: f}
+		w := &whaleShow{board: newBoard("A whale."), ledger: newLedger(whaleBlueprint().tenants), placement: f, migrations: f}
 		r = &WhaleReport{}
 		err = w.move(t.Context(), r)
 		var all strings.Builder
@@ -91,38 +109,52 @@ func moved(t *testing.T, f *fakeOperator) (r *WhaleReport, said string, err erro
 	return r, said, err
 }
 
-// TestMove: the whale gets its cell, gates are waited for, and each change of the migration is told once.
+// TestMove: control's word is waited for, shown as it changes, and each change of the migration is told once.
 func TestMove(t *testing.T) {
-	f := &fakeOperator{blocked: 2, away: 1, last: fairleadv1.MigrationState_MIGRATION_STATE_CUT_OVER}
+	f := &fakeOperator{looks: 40, blocked: 2, away: 1, last: fairleadv1.MigrationState_MIGRATION_STATE_CUT_OVER}
 	r, said, err := moved(t, f)
-	if err != nil || !r.Moved() || f.labels["tenant"] != whaleName || r.predicted != 40*time.Millisecond || r.took <= 0 {
-		t.Fatalf("%v: %+v, %v", err, r, f.labels)
+	if err != nil || !r.Moved() || r.predicted != 40*time.Millisecond || r.took <= 0 || r.detected != "has 90 % of pool" || r.detectedAfter < 2*time.Second {
+		t.Fatalf("%v: %+v", err, r)
 	}
-	if n := strings.Count(said, "not yet: workers: nobody offers echo\n"); n != 1 {
-		t.Errorf("the blocker is told %d times:\n%s", n, said)
-	}
-	for _, want := range []string{"does not wait for it, and begins to move it now", "a pause of about 40ms", "migration: seeding", "migration: cut-over"} {
+	for _, want := range []string{
+		"placement (watch): the tenant whale has 80 % of pool\n", "placement: the tenant whale has 90 % of pool\n", "control begins to move it to whale-home by itself, ",
+		"not yet: workers: 1 offer echo, of many\n", "migration: seeding", "migration: cut-over",
+	} {
 		if strings.Count(said, want) != 1 {
 			t.Errorf("it does not say %q once:\n%s", want, said)
 		}
 	}
-	f = &fakeOperator{last: fairleadv1.MigrationState_MIGRATION_STATE_CUT_OVER, whales: []*fairleadv1.Whale{{Tenant: "acme"}, {Tenant: whaleName, Text: "has 80 % of pool"}}}
-	if _, said, _ = moved(t, f); !strings.Contains(said, "placement: the tenant whale has 80 % of pool\n") {
-		t.Errorf("placement's word is not told:\n%s", said)
+	if n := strings.Count(said, "not yet"); n != 1 || strings.Contains(said, "acme") {
+		t.Errorf("a blocker is told %d times, or another whale is:\n%s", n, said)
 	}
 }
 
-// TestMoveThatFails: gates that stay closed end it, and a migration that is slow or taken back is the report's to tell.
-func TestMoveThatFails(t *testing.T) {
-	_, _, err := moved(t, &fakeOperator{blocked: 1000})
-	if !errors.Is(err, errBlocked) || !strings.Contains(err.Error(), "nobody offers echo") {
-		t.Errorf("closed gates: %v", err)
+// TestMoveOfALaterFlood: a migration from before the flood is not control's answer to it.
+func TestMoveOfALaterFlood(t *testing.T) {
+	f := &fakeOperator{
+		looks: 9, last: fairleadv1.MigrationState_MIGRATION_STATE_CUT_OVER,
+		earlier: &fairleadv1.Migration{Id: "mig-0", Tenant: whaleName, State: fairleadv1.MigrationState_MIGRATION_STATE_ROLLED_BACK},
 	}
-	r, said, err := moved(t, &fakeOperator{last: fairleadv1.MigrationState_MIGRATION_STATE_SEEDING})
+	if r, _, err := moved(t, f); err != nil || !r.Moved() || r.migration.GetId() != "mig-1" {
+		t.Errorf("%v: %+v", err, r)
+	}
+}
+
+// TestMoveThatFails: a whale that nobody finds is an error, and a migration that is slow or taken back is the report's to tell.
+func TestMoveThatFails(t *testing.T) {
+	_, _, err := moved(t, &fakeOperator{looks: -1})
+	if !errors.Is(err, errUndetected) || !strings.Contains(err.Error(), "the tenant whale has 80 % of pool") || !strings.Contains(err.Error(), detectMax.String()) {
+		t.Errorf("nobody finds it: %v", err)
+	}
+	r, said, err := moved(t, &fakeOperator{looks: 1, last: fairleadv1.MigrationState_MIGRATION_STATE_SEEDING})
 	if err != nil || r.Moved() || r.took < moveMax || !strings.Contains(said, errSlow.Error()) {
 		t.Errorf("a slow migration: %v, %v\n%s", err, r.took, said)
 	}
-	r, _, err = moved(t, &fakeOperator{last: fairleadv1.MigrationState_MIGRATION_STATE_CATCHING_UP, away: 1000})
+	r, _, err = moved(t, &fakeOperator{looks: 1, last: fairleadv1.MigrationState_MIGRATION_STATE_DECLARED, blocked: 1_000_000})
+	if err != nil || r.Moved() || !strings.Contains(r.Stand(), "not yet: workers: ") {
+		t.Errorf("closed gates: %v, %s", err, r.Stand())
+	}
+	r, _, err = moved(t, &fakeOperator{looks: 1, last: fairleadv1.MigrationState_MIGRATION_STATE_CATCHING_UP, away: 1000})
 	if err == nil || r.Moved() {
 		t.Errorf("nobody answers: %v", err)
 	}
@@ -197,9 +229,6 @@ func TestLedger(t *testing.T) {
 		if n := l.missing(); n != 2 {
 			t.Errorf("%d are missing", n)
 		}
-		if got := l.share(whaleTenant, l.marks[markFlood]); got != 1 {
-			t.Errorf("the whale has %v", got)
-		}
 		l.fail(whaleTenant, io.ErrClosedPipe)
 		got := (&applicant{ledger: l, place: whaleTenant, tenant: Tenant{Name: whaleName}}).tally(time.Now())
 		if got.accepted != 2 || got.completed != 1 || got.errors != 2 || !errors.Is(l.first, io.EOF) || !strings.HasPrefix(got.note, "p95 wait ") {
@@ -215,7 +244,7 @@ func TestLedger(t *testing.T) {
 }
 
 func TestWhaleReport(t *testing.T) {
-	f := &fakeOperator{last: fairleadv1.MigrationState_MIGRATION_STATE_CUT_OVER}
+	f := &fakeOperator{looks: 1, last: fairleadv1.MigrationState_MIGRATION_STATE_CUT_OVER}
 	r, _, err := moved(t, f)
 	if err != nil {
 		t.Fatal(err)
@@ -227,8 +256,11 @@ func TestWhaleReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got struct {
+		Detected  string `json:"detected"`
 		Migration struct {
 			State  string `json:"state"`
+			Reason string `json:"reason"`
+			Actor  string `json:"actor"`
 			Lost   *int   `json:"lost"`
 			Twice  *int   `json:"twice"`
 			Errors *int   `json:"client_errors"`
@@ -247,6 +279,9 @@ func TestWhaleReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := got.Migration
+	if got.Detected != "placement: the tenant whale has 90 % of pool" || m.Reason != "whale" || m.Actor != "control" {
+		t.Errorf("%s", text)
+	}
 	if m.State != "cut_over" || m.Lost == nil || *m.Lost != 0 || m.Twice == nil || m.Errors == nil || m.Pause.P50 != 30 || m.Pause.P99 != 50 {
 		t.Errorf("%s", text)
 	}
@@ -263,9 +298,12 @@ func TestWhaleReport(t *testing.T) {
 	}
 }
 
-// TestWhaleBlueprint: the whale may be anywhere, so that it can be moved, and every cell has an agent.
+// TestWhaleBlueprint: the whale may be anywhere, so that it can be moved, every cell has an agent, and control moves whales by itself.
 func TestWhaleBlueprint(t *testing.T) {
 	b := whaleBlueprint()
+	if !slices.Contains(b.control, "--whales-auto") || !slices.Contains(b.control, demandHour.String()) {
+		t.Errorf("control runs with %v", b.control)
+	}
 	if b.tenants[whaleTenant] != (Tenant{Name: whaleName}) {
 		t.Errorf("the first tenant is %+v", b.tenants[whaleTenant])
 	}

@@ -103,6 +103,18 @@ func Line(m *fairleadv1.Migration) string {
 	return text
 }
 
+// Blocked says which gates keep a migration where it is, with their evidence, and their names alone: what is told again only when it is news. Both are empty
+// when none does.
+func Blocked(m *fairleadv1.Migration) (text, names string) {
+	var all, of []string
+	for _, g := range m.GetGates() {
+		if g.GetVerdict() == fairleadv1.GateVerdict_GATE_VERDICT_FAIL {
+			all, of = append(all, output.Safe(g.GetName()+": "+g.GetEvidence())), append(of, g.GetName())
+		}
+	}
+	return strings.Join(all, "; "), strings.Join(of, " ")
+}
+
 // Change is what about a migration is told at once when it changes, where there is no terminal: the rest is told now and then.
 func Change(m *fairleadv1.Migration) string {
 	parts := []string{m.GetState().String(), strconv.FormatUint(uint64(m.GetAttempt()), 10), m.GetHeld()}

@@ -147,3 +147,19 @@ func TestEnds(t *testing.T) {
 		}
 	}
 }
+
+func TestBlocked(t *testing.T) {
+	gate := func(name string, v fairleadv1.GateVerdict, evidence string) *fairleadv1.Gate {
+		return &fairleadv1.Gate{Name: name, Verdict: v, Evidence: evidence}
+	}
+	pass, warn, fail := fairleadv1.GateVerdict_GATE_VERDICT_PASS, fairleadv1.GateVerdict_GATE_VERDICT_WARN, fairleadv1.GateVerdict_GATE_VERDICT_FAIL
+	m := &fairleadv1.Migration{Gates: []*fairleadv1.Gate{gate("open", pass, "it is"), gate("source", warn, "it is slow")}}
+	if text, names := moveview.Blocked(m); text != "" || names != "" {
+		t.Errorf("%q, %q", text, names)
+	}
+	m.Gates = append(m.Gates, gate("capacity", fail, "87 %\x1b[2J"), gate("workers", fail, "none"))
+	if text, names := moveview.Blocked(m); !strings.HasPrefix(text, "capacity: 87 %") || !strings.HasSuffix(text, "; workers: none") || names != "capacity workers" ||
+		strings.ContainsRune(text, '\x1b') {
+		t.Errorf("%q, %q", text, names)
+	}
+}

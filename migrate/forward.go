@@ -321,12 +321,15 @@ func (d *turn) observing(c cell.Class) {
 	if d.breached(gates) {
 		return
 	}
-	if failing(gates) != "" || len(failures(d.r.Gates)) != 0 {
-		d.keepGates(gates)
+	d.keepBreach(gates)
+	if why := failing(gates); why != "" {
+		d.waitFor(0, why)
+		return
 	}
 	since := d.now.Sub(l.ActivatedAt)
 	enough := since >= d.r.Options.CanaryTime && dst.Granted >= d.r.Options.CanaryJobs || since >= idleCanary*d.r.Options.CanaryTime
 	if !enough {
+		d.showGates(gates)
 		until := l.ActivatedAt.Add(d.r.Options.CanaryTime)
 		if since >= d.r.Options.CanaryTime {
 			until = l.ActivatedAt.Add(idleCanary * d.r.Options.CanaryTime)
@@ -339,6 +342,23 @@ func (d *turn) observing(c cell.Class) {
 
 // idleCanary is how many times longer a class is observed that has not enough work for its canary.
 const idleCanary = 10
+
+// keepBreach proposes the gates for the record when others fail than the record says: what fails there and still does has failed since then, whatever else comes
+// and goes.
+func (d *turn) keepBreach(gates []Gate) {
+	was := failures(d.r.Gates)
+	if slices.ContainsFunc(failures(gates), func(name string) bool { return slices.Contains(was, name) }) {
+		return
+	}
+	d.keepGates(gates)
+}
+
+// showGates proposes gates for the record that nobody has seen for a while.
+func (d *turn) showGates(gates []Gate) {
+	if d.now.Sub(d.r.GatesAt) >= d.cfg.WindowTime {
+		d.propose(Event{Kind: EventGates, Gates: gates})
+	}
+}
 
 // breached proposes the way back, or a hold where that would not help, when a gate has failed for long enough, and reports whether it has.
 func (d *turn) breached(gates []Gate) bool {

@@ -27,13 +27,15 @@ func (h *Health) each(change func(*HealthWindow)) {
 func (h *Health) latest(change func(*HealthWindow)) { change(&h.Windows[0]) }
 
 func badly(n int64) func(*HealthWindow) { return func(w *HealthWindow) { w.EndedBadly = n } }
+
 func ended(n int64) func(*HealthWindow) { return func(w *HealthWindow) { w.Ended = n } }
+
 func starting(n int64) func(*HealthWindow) {
 	return func(w *HealthWindow) { w.Started, w.Waits = n, n }
 }
-func waiting(p99 time.Duration) func(w *HealthWindow) {
-	return func(w *HealthWindow) { w.WaitP99 = p99 }
-}
+
+func waiting(p99 time.Duration) func(*HealthWindow) { return func(w *HealthWindow) { w.WaitP99 = p99 } }
+
 func readyLeast(n int64) func(*HealthWindow) { return func(w *HealthWindow) { w.ReadyLeast = n } }
 
 // TestHealthGates has the target do a little less and a little more than it may, and both cells know little.
@@ -209,6 +211,45 @@ func wantOutcome(t *testing.T, w *ideal, name string, v Verdict) {
 	w.now = w.now.Add(time.Millisecond)
 	if kind, why = proposed(w.next()); kind != EventReverse || !strings.Contains(why, name) {
 		t.Errorf("when it has lasted: %s (%s)", kind, why)
+	}
+}
+
+// A breach that lasts is not forgotten for others that come and go.
+func TestBreachOutlastsOthers(t *testing.T) {
+	w := observed(t, cell.ClassBatch, func(_, now *Health) { now.each(badly(100)) })
+	i := cell.ClassBatch.Index()
+	began := w.now
+	for w.now.Sub(began) < time.Minute {
+		wait := time.Second
+		if w.now.Sub(began)/(3*time.Second)%2 == 0 {
+			wait = time.Hour
+		}
+		w.o.Target.Lanes[i].Health.each(waiting(wait))
+		for _, e := range w.next() {
+			if p, ok := e.(Propose); ok {
+				w.event(p.Event, &Plan{})
+			}
+		}
+		if w.r.State == Reversing {
+			break
+		}
+		w.now = w.now.Add(time.Second)
+	}
+	if took := w.now.Sub(began); took > w.cfg.WindowTime+4*time.Second {
+		t.Errorf("it is %s after %s", w.r.State, took)
+	}
+}
+
+// While a class is observed and nothing is the matter, people see what is measured all the same.
+func TestHealthIsShown(t *testing.T) {
+	w := observed(t, cell.ClassBatch, func(_, _ *Health) {})
+	w.o.Target.Lanes[cell.ClassBatch.Index()].Granted = 0 // not enough to be moved
+	if kind, _ := proposed(w.next()); kind != EventGates {
+		t.Errorf("%s", kind)
+	}
+	w.r.GatesAt = w.now.Add(-w.cfg.WindowTime + 1)
+	if kind, _ := proposed(w.next()); kind != 0 {
+		t.Errorf("again %s", kind)
 	}
 }
 

@@ -98,7 +98,7 @@ func TestNextProposes(t *testing.T) {
 		"an un-fence when it takes long": {inPhase(batch, Fencing), func(w *ideal) { w.now = w.now.Add(3 * time.Second) }, EventUnfence, "2s"},
 		"an activation, although held":   {inPhase(batch, Committed), opened("operator"), EventActivate, ""},
 		"no moved class without a canary": {inPhase(batch, Observing), func(w *ideal) {
-			w.o.Target.Lanes[i].Granted = 1
+			w.o.Target.Lanes[i].Granted, w.r.GatesAt = 1, w.now
 			w.do(SetMode{Cell: w.r.Source, Class: batch, Mode: cell.ModeStandby, Epoch: w.r.Lanes[i].Epoch})
 		}, 0, "granted 100 times"},
 		"a reverse at a loss":              {inPhase(batch, Observing), func(w *ideal) { w.o.Gates = []Gate{{GateLoss, Fail, "job_1"}} }, EventReverse, "job_1"},

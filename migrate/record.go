@@ -176,7 +176,7 @@ const (
 	EventHold            Kind = 2  // no forward step from here on
 	EventResume          Kind = 3  //
 	EventProgress        Kind = 4  // a checkpoint of Progress, at most one a second
-	EventGates           Kind = 5  // gates were evaluated and do not let it pass
+	EventGates           Kind = 5  // gates were evaluated: they do not let it pass, or pass again, or are shown while a class is observed
 	EventFence           Kind = 6  // class: open -> fencing, epoch+1
 	EventUnfence         Kind = 7  // class: fencing -> at source, epoch+1: the pause grew too long, or the operator aborts
 	EventCommit          Kind = 8  // class: fencing -> committed, epoch+1, with Position, Change and Digest

@@ -76,4 +76,13 @@ func (s *Server) recordHour(ctx context.Context, l *link, hour int64, samples []
 			return
 		}
 	}
+	if aheadOf(s.machine.View().Profile(samples[0].Tenant), hour) {
+		l.log.ErrorContext(ctx, "demand was recorded in shorter hours before, so that nothing that is measured now counts",
+			"hour", hour, "remedy", "give every control agent the agent.demand-hour that the cluster began with")
+	}
+}
+
+// aheadOf reports whether a profile knows of hours so far after one that this was not recorded in it. No clock is so wrong: hours had another length.
+func aheadOf(p placement.Profile, hour int64) bool {
+	return slices.ContainsFunc(p.Hours[:], func(h placement.HourSample) bool { return h.Hour-hour > placement.ProfileHoursMax })
 }

@@ -302,6 +302,31 @@ func TestDemandIsRecorded(t *testing.T) {
 	}
 }
 
+// A profile of shorter hours than those that are counted now is known for it: it takes nothing.
+func TestHoursOfAnotherLength(t *testing.T) {
+	const now = cell.Instant(1_800_000_000 * int64(time.Second))
+	sample := placement.Sample{Average: placement.Load{Compute: 1}}
+	short, full := placement.HourMin.Of(now), placement.HourMax.Of(now)
+	for name, c := range map[string]struct {
+		known, hour int64
+		want        bool
+	}{
+		"the next":        {full - 1, full, false},
+		"a late one":      {full, full - placement.ProfileHoursMax, false},
+		"one too late":    {full, full - placement.ProfileHoursMax - 1, true},
+		"longer than was": {short, full, true},
+		"shorter":         {full, short, false},
+	} {
+		p := placement.Profile{}.Record(c.known, sample)
+		if got := aheadOf(p, c.hour); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+		if taken := p.Record(c.hour, sample) != p; c.want && taken {
+			t.Errorf("%s: it was recorded", name)
+		}
+	}
+}
+
 func demandIsRecorded(t *testing.T, hour placement.HourLength) {
 	t.Helper()
 	inCluster(t, func(t *testing.T, c *cluster) {

@@ -181,6 +181,25 @@ func TestFrameFits(t *testing.T) {
 	}
 }
 
+// TestEventsAreWhole: what does not fit into a row goes on in the next, and rows are no wider than the terminal.
+func TestEventsAreWhole(t *testing.T) {
+	const said = "placement (watch): the tenant whale has 20 % of the load of pool or more, for 3 hours in a row, of 6 that make a whale (hours of 3s each)"
+	for _, width := range []int{40, 80, 200} {
+		rows := lastRows([]event{{time.Second, "one"}, {20 * time.Second, said}}, width)
+		if len(rows) < 2 || rows[0] != "  1.0 s  one" {
+			t.Fatalf("%d columns: %q", width, rows)
+		}
+		for _, row := range rows {
+			if len(row) > width {
+				t.Errorf("%d columns: %q", width, row)
+			}
+		}
+		if got := strings.Join(strings.Fields(strings.Join(rows[1:], " ")), " "); got != "20.0 s "+said {
+			t.Errorf("%d columns: %q", width, got)
+		}
+	}
+}
+
 func TestLines(t *testing.T) {
 	var out strings.Builder
 	l := lines{out: &out}

@@ -176,8 +176,8 @@ func (m model) View() tea.View {
 	return tea.NewView(frame(m.board.title, m.board.state(time.Now()), message, m.width, m.height))
 }
 
-// eventsShown is how many of the last events the view shows, and the room for them, so that nothing jumps.
-const eventsShown = 8
+// eventRows is how many rows of the last events the view shows, and the room for them, so that nothing jumps.
+const eventRows = 8
 
 // frame draws the view, at most as large as the terminal: a frame that is higher would leave its upper part behind with every tick.
 func frame(title string, s state, message string, width, height int) string {
@@ -213,11 +213,9 @@ func frame(title string, s state, message string, width, height int) string {
 	if len(s.drawn) > 0 {
 		rows = append(rows, "")
 	}
-	events := s.events[max(0, len(s.events)-eventsShown):]
-	for _, e := range events {
-		rows = append(rows, cut(eventText(e), width))
-	}
-	for range eventsShown - len(events) {
+	events := lastRows(s.events, width)
+	rows = append(rows, events...)
+	for range eventRows - len(events) {
 		rows = append(rows, "")
 	}
 	rows = append(rows, lipgloss.NewStyle().Faint(true).Render(cut(message, width)))
@@ -225,6 +223,22 @@ func frame(title string, s state, message string, width, height int) string {
 		rows = rows[over:]
 	}
 	return strings.Join(rows, "\n")
+}
+
+// lastRows are the rows of the last events, of which none is cut off: what somebody said stands there as it was said.
+func lastRows(events []event, width int) []string {
+	const indent = "         " // of what goes on below the text of an event
+	var rows []string
+	for _, e := range events[max(0, len(events)-eventRows):] {
+		text := eventText(e)
+		if len(text) > width && width > 2*len(indent) {
+			text = strings.ReplaceAll(wrap(text, width-len(indent)), "\n", "\n"+indent)
+		}
+		for row := range strings.SplitSeq(text, "\n") {
+			rows = append(rows, cut(row, width))
+		}
+	}
+	return rows[max(0, len(rows)-eventRows):]
 }
 
 // cut shortens a text, which has only characters of one column, to width columns.

@@ -27,6 +27,8 @@ type Config struct {
 	WindowTime time.Duration // 10 s
 	// StallTime is how long the target may grant nothing although jobs are ready and slots are free.
 	StallTime time.Duration // 30 s
+	// BaselineMax is how long a migration that is ready waits until the source knows what it does.
+	BaselineMax time.Duration // 15 s
 	// ErrorsMax is how many more attempts of a thousand may end badly at the target than at the source before, in each of both windows. It is judged from
 	// AttemptsMin attempts in a window on.
 	ErrorsMax   int64 // 5
@@ -55,7 +57,7 @@ func DefaultConfig() Config {
 		UnreachableMax: 30 * time.Second, LookEvery: time.Second,
 		FencesMax: 3, FenceDelay: 5 * time.Second, CommitMax: time.Second,
 		WindowTime: 10 * time.Second, StallTime: 30 * time.Second, ReverseLagMax: 30 * time.Second,
-		ErrorsMax: 5, AttemptsMin: 20, StartPercentMax: 150, StartSlack: 250 * time.Millisecond, RatePercentMin: 80, StartsMin: 100, ReadyMin: 10,
+		BaselineMax: 15 * time.Second, ErrorsMax: 5, AttemptsMin: 20, StartPercentMax: 150, StartSlack: 250 * time.Millisecond, RatePercentMin: 80, StartsMin: 100, ReadyMin: 10,
 		WipeDelay: 10 * time.Minute, ProgressEvery: time.Second,
 	}
 }
@@ -74,6 +76,7 @@ func (c Config) WithDefaults() Config {
 		{&c.CommitMax, &d.CommitMax},
 		{&c.WindowTime, &d.WindowTime},
 		{&c.StallTime, &d.StallTime},
+		{&c.BaselineMax, &d.BaselineMax},
 		{&c.StartSlack, &d.StartSlack},
 		{&c.ReverseLagMax, &d.ReverseLagMax},
 		{&c.WipeDelay, &d.WipeDelay},

@@ -221,9 +221,20 @@ func (d *turn) ready() {
 		d.waitFor(since.Add(d.cfg.ReadyTime), "the gates to be passed for "+d.cfg.ReadyTime.String())
 	case healthy && d.r.Options.Manual && !d.anyAllowed():
 		d.waitFor(0, "an operator to switch a class")
+	case healthy && d.measuring():
+		d.waitFor(d.r.Entered.Add(d.cfg.BaselineMax), "the source to be measured, for the target to be compared with")
 	default:
 		d.pass(gates, Event{Kind: EventPass})
 	}
+}
+
+// measuring reports whether a class is to be observed for long enough to be compared with the source, which does not know yet what it does itself: small tenants
+// are copied before it does. That is waited for, but not for ever.
+func (d *turn) measuring() bool {
+	return d.now.Sub(d.r.Entered) < d.cfg.BaselineMax && slices.ContainsFunc(d.r.Order[:], func(c cell.Class) bool {
+		h := &d.seen(d.r.Source, c).Health
+		return h.Window > 0 && h.Known < HealthWindows && d.r.Options.CanaryTime >= HealthWindows*h.Window
+	})
 }
 
 func (d *turn) anyAllowed() bool {

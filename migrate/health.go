@@ -114,7 +114,7 @@ func (x *compared) errors(cfg Config) Gate {
 	})
 	percent := func(w HealthWindow) float64 { return percentAll * float64(w.EndedBadly) / float64(w.Ended) }
 	w := x.now.Windows
-	return gate(GateErrors, !worse, "%.1f and %.1f %% of the attempts of %s ended badly at %s in the last two times %s; it was %.1f %%",
+	return gate(GateErrors, !worse, "%.1f and %.1f %% of the attempts of %s ended badly at %s in its last two windows of %s; it was %.1f %%",
 		percent(w[1]), percent(w[0]), x.class, x.target, x.now.Window, percentAll*share)
 }
 
@@ -134,7 +134,7 @@ func (x *compared) start(cfg Config) Gate {
 		return w.WaitP99 > before+cfg.StartSlack && float64(w.WaitP99)*float64(x.part)/Whole > float64(before)*float64(cfg.StartPercentMax)/percentAll
 	})
 	w := x.now.Windows
-	g := gate(GateStart, !worse, "jobs of %s waited %s and %s (p99) for their start at %s in the last two times %s; it was %s",
+	g := gate(GateStart, !worse, "jobs of %s waited %s and %s (p99) for their start at %s in its last two windows of %s; it was %s",
 		x.class, seconds(w[1].WaitP99), seconds(w[0].WaitP99), x.target, x.now.Window, seconds(before))
 	if then, now := x.before.sum(started), x.now.sum(started); worse && now*percentAll > then*busierPercent {
 		g.Verdict = Warn
@@ -157,7 +157,7 @@ func (x *compared) rate(cfg Config) Gate {
 		return g
 	}
 	if !x.waited(cfg) {
-		return gate(GateRate, true, "there were not jobs of %s waiting all the time in both cells: they are granted as often as they come", x.class)
+		return gate(GateRate, true, "jobs of %s did not wait all the time in both cells: they are granted as often as they come", x.class)
 	}
 	if then := x.before.sum(started); then < HealthWindows*cfg.StartsMin {
 		return warn(GateRate, "too few starts of %s to judge (%d of %d at %s)", x.class, then, HealthWindows*cfg.StartsMin, x.source)
@@ -168,7 +168,7 @@ func (x *compared) rate(cfg Config) Gate {
 		return rate(w) < before*float64(cfg.RatePercentMin)/percentAll*float64(x.part)/Whole
 	})
 	w := x.now.Windows
-	return gate(GateRate, !slower, "%s was granted %.1f and %.1f times a second at %s in the last two times %s; it was %.1f",
+	return gate(GateRate, !slower, "%s was granted %.1f and %.1f times a second at %s in its last two windows of %s; it was %.1f",
 		x.class, rate(w[1]), rate(w[0]), x.target, x.now.Window, before)
 }
 

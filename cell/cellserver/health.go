@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// healthWindow is what a lane's figures are told of, twice. Two of them, and what a breach has to last, are what a class is observed for unless its
-	// migration says otherwise; a class that is observed for less is moved before there are two.
-	healthWindow = 10 * time.Second
+	// healthWindow is what a lane's figures are told of, twice. Two of them, and the time that a breach has to last, fit into the time for which a class is
+	// observed unless its migration says otherwise; and a source is measured for two before it is fenced.
+	healthWindow = 5 * time.Second
 	healthTold   = 2
 	// healthSlice is how exactly windows end.
 	healthSlice  = time.Second
@@ -23,7 +23,7 @@ const (
 	healthSlices = healthTold*windowSlices + 1 // and the present one, which is not whole
 	// waitsKept is of how many starts of a slice it is kept how long they waited: of more it is a sample.
 	waitsKept = 100
-	// healthLanesMax bounds the lanes that are measured, at up to 20 KiB each: more than are observed at a time. When there are more, nothing is known any
+	// healthLanesMax bounds the lanes that are measured, at up to 10 KiB each: more than are observed at a time. When there are more, nothing is known any
 	// more of the one whose measuring began longest ago.
 	healthLanesMax = 64
 )

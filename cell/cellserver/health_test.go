@@ -52,7 +52,7 @@ func (w *world) wantHealth(what string, windows int, readyLeast int64) {
 	want := &fairleadv1.LaneHealth{Window: durationpb.New(healthWindow)}
 	for range windows {
 		want.Windows = append(want.Windows, &fairleadv1.LaneWindow{
-			Ended: 40, EndedBadly: 10, Started: 50, Waits: 50, WaitP99: durationpb.New(500 * time.Millisecond), ReadyLeast: readyLeast,
+			Ended: 20, EndedBadly: 5, Started: 25, Waits: 25, WaitP99: durationpb.New(500 * time.Millisecond), ReadyLeast: readyLeast,
 		})
 	}
 	if got := w.laneView(batch).GetHealth(); !proto.Equal(got, want) {
@@ -75,9 +75,9 @@ func TestLaneHealth(t *testing.T) {
 		}
 		p.stage(batch)
 		a.wantHealth("tracked just now", 0, 0)
-		a.busy(11)
+		a.busy(6)
 		a.wantHealth("one window", 1, 7)
-		a.busy(13)
+		a.busy(7)
 		a.wantHealth("two of them", 2, 7)
 		if h := a.laneView(interactive).GetHealth(); h != nil {
 			t.Errorf("of the lane that stays: %v", h)
@@ -96,7 +96,7 @@ func TestLaneHealth(t *testing.T) {
 		if c := m.present(); c.started != 2 || c.known != 0 {
 			t.Errorf("of jobs that waited elsewhere: %+v", *c)
 		}
-		b.busy(22)
+		b.busy(12)
 		b.wantHealth("at its new home", 2, 5)
 		a.wantHealth("at its old home", 2, 7)
 

@@ -185,7 +185,8 @@ func (s *Server) heardGate(v state.View, r *reign, cells ...cell.ID) migrate.Gat
 }
 
 // capacityGate reports whether the target has room: in every hour and every resource that was tested, what it carries and what the tenant needs, with a part
-// for what measurements miss. While a class is observed nothing is added for that.
+// for what measurements miss. While a class is observed nothing is added for that, and a tenant that is alone there is not taken back: it harms nobody, and one
+// that works off what waits uses all that there is.
 func capacityGate(v state.View, snapshot *placement.Snapshot, m *migrate.Record) migrate.Gate {
 	tenant, target := m.Tenant, m.Target
 	home, ok := v.Cell(target)
@@ -209,7 +210,7 @@ func capacityGate(v state.View, snapshot *placement.Snapshot, m *migrate.Record)
 	counted := slices.ContainsFunc(slices.Collect(v.LiveMigrations()), func(m state.Migration) bool { return m.Tenant == tenant && m.Target == target })
 	homes := v.Homes(tenant)
 	counted = counted || homes[0].Cell == target || homes[1].Cell == target
-	worst, text := 0.0, ""
+	worst, text, alone := 0.0, "", false
 	for hour := range placement.HoursPerDay {
 		need, beside := demand[hour], resident[hour]
 		if counted { // it is among what is carried or comes
@@ -228,7 +229,8 @@ func capacityGate(v state.View, snapshot *placement.Snapshot, m *migrate.Record)
 			}
 			used := 100 * (float64(max(0, part.beside)) + float64(part.need)*counts) / float64(part.capacity)
 			if used >= worst {
-				worst, text = used, fmt.Sprintf("%s would be filled to %.0f %% of its %s, of at most %d %%", target, used, part.name, percent)
+				worst, alone = used, part.beside <= 0
+				text = fmt.Sprintf("%s would be filled to %.0f %% of its %s, of at most %d %%", target, used, part.name, percent)
 			}
 		}
 	}
@@ -236,7 +238,10 @@ func capacityGate(v state.View, snapshot *placement.Snapshot, m *migrate.Record)
 	switch {
 	case text == "":
 		g.Verdict, g.Evidence = migrate.Warn, fmt.Sprintf("%s was not tested: nothing is known of what it can carry", target)
-	case worst > float64(percent):
+	case worst <= float64(percent):
+	case alone && observing(m):
+		g.Verdict, g.Evidence = migrate.Warn, text+": by this tenant alone"
+	default:
 		g.Verdict = migrate.Fail
 	}
 	return g

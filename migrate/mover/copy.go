@@ -16,8 +16,10 @@ import (
 )
 
 const (
-	// chunkBytes is about how large a chunk is: an entry of the target's log.
+	// chunkBytes is about how large a chunk is: an entry of the target's log. From a source that is to be spared it is read in pieces of pieceBytes: to read
+	// one keeps nobody waiting for longer than a fraction of a millisecond.
 	chunkBytes = 256 << 10
+	pieceBytes = 32 << 10
 	// turnedAwayMax is how often in a row a target may say that it is elsewhere than the chunk begins, before something else is wrong.
 	turnedAwayMax = 3
 )
@@ -47,6 +49,14 @@ type chunk struct {
 	asked time.Time
 }
 
+// with returns what c has and the piece after it.
+func (c chunk) with(piece chunk) chunk {
+	if c.ExportLaneResponse != nil {
+		piece.Records, piece.Count = append(c.GetRecords(), piece.GetRecords()...), piece.GetCount()+c.GetCount()
+	}
+	return piece
+}
+
 // last reports whether nothing was left after the chunk when it was read.
 func (c chunk) last() bool {
 	return c.GetNext().GetSeeded() == math.MaxUint64 && c.GetSeedLeft() == 0 && c.GetChangesLeft() == 0
@@ -55,11 +65,6 @@ func (c chunk) last() bool {
 // copy goes on until nothing is left, or its time is over. While the target takes a chunk the next is read already: the source then is never waited for
 // twice. It returns how many records the target took.
 func (r *round) copy(ctx context.Context) (int64, error) {
-	if wait := r.owes(); wait > 0 {
-		if err := r.rest(ctx, wait); err != nil || r.owes() > 0 {
-			return 0, err
-		}
-	}
 	ctx, stop := context.WithCancel(ctx) // what is read ahead in vain
 	var reads sync.WaitGroup
 	defer reads.Wait()
@@ -68,15 +73,14 @@ func (r *round) copy(ctx context.Context) (int64, error) {
 	var ahead <-chan reading
 	for {
 		c, err := r.next(ctx, ahead)
-		if err != nil {
+		if err != nil || c.ExportLaneResponse == nil {
 			return moved, err
 		}
-		r.heed(c)
 		if c.last() && !r.urgent && proto.Equal(c.GetNext(), r.cursor) {
 			r.tell(c)
 			return moved, nil
 		}
-		if ahead = nil; !c.last() {
+		if ahead = nil; !c.last() && !r.over() {
 			ahead = r.readAhead(ctx, &reads, c.GetNext())
 		}
 		at, taken, err := r.put(ctx, c)
@@ -93,11 +97,8 @@ func (r *round) copy(ctx context.Context) (int64, error) {
 		}
 		turnedAway, moved = 0, moved+c.GetCount()
 		r.tell(c)
-		if c.last() || r.over() {
+		if c.last() || ahead == nil && r.over() {
 			return moved, nil
-		}
-		if err := r.spare(ctx, c); err != nil || r.over() {
-			return moved, err
 		}
 	}
 }
@@ -108,40 +109,6 @@ func (r *round) tell(c chunk) {
 	if r.chunked != nil {
 		r.chunked(c, r.cursor)
 	}
-}
-
-// spared reports whether the source is to be spared.
-func (r *round) spared() bool { return r.throttle != nil && !r.urgent }
-
-// owes returns how long to wait before the first chunk.
-func (r *round) owes() time.Duration {
-	if !r.spared() {
-		return 0
-	}
-	return r.throttle.owes(time.Now())
-}
-
-// heed takes in what the source says of what its callers notice: before it is asked for the next chunk, so that nothing is told twice.
-func (r *round) heed(c chunk) {
-	if r.spared() {
-		r.throttle.observe(burden{c.GetAnswers(), c.GetAnswersSlow(), c.GetAnswerP99().AsDuration()}, time.Now())
-	}
-}
-
-// spare waits as long as the throttle says after a chunk.
-func (r *round) spare(ctx context.Context, c chunk) error {
-	if !r.spared() {
-		return nil
-	}
-	return r.rest(ctx, r.throttle.took(len(c.GetRecords()), time.Now()))
-}
-
-// rest waits, but no longer than the round may last: what is owed stays owed.
-func (r *round) rest(ctx context.Context, wait time.Duration) error {
-	if left := time.Until(r.until); !r.until.IsZero() && wait > left {
-		wait = left
-	}
-	return pause(ctx, wait)
 }
 
 // reading is what a read ahead has come to.
@@ -168,15 +135,50 @@ func (r *round) next(ctx context.Context, ahead <-chan reading) (chunk, error) {
 	return got.chunk, got.err
 }
 
+// get reads a chunk: piece by piece, as fast as the throttle allows, from a source that is to be spared. It ends early when the round is over; nothing is in
+// it then if nothing could be read before.
 func (r *round) get(ctx context.Context, from *fairleadv1.LaneCursor) (chunk, error) {
+	if r.throttle == nil || r.urgent {
+		return r.export(ctx, from, &fairleadv1.ExportLaneRequest{BytesMax: chunkBytes})
+	}
+	var c chunk
+	for {
+		for wait := r.throttle.owes(time.Now()); wait > 0; wait = r.throttle.owes(time.Now()) { // the other lane may have been served first
+			if err := r.rest(ctx, wait); err != nil || r.over() {
+				return c, err
+			}
+		}
+		seen, slowAfter := r.throttle.ask()
+		piece, err := r.export(ctx, from, &fairleadv1.ExportLaneRequest{BytesMax: pieceBytes, AnswersSeen: seen, SlowAfter: durationpb.New(slowAfter)})
+		if err != nil {
+			return c, err
+		}
+		now := time.Now()
+		r.throttle.observe(burden{piece.GetAnswers(), piece.GetAnswersSlow(), piece.GetAnswerP99().AsDuration()}, now)
+		r.throttle.took(len(piece.GetRecords()), now)
+		stuck := proto.Equal(piece.GetNext(), from)
+		from = piece.GetNext()
+		c = c.with(piece)
+		if stuck || c.last() || len(c.GetRecords()) >= chunkBytes || r.over() {
+			return c, nil
+		}
+	}
+}
+
+// rest waits, but no longer than the round may last: what is owed stays owed.
+func (r *round) rest(ctx context.Context, wait time.Duration) error {
+	if left := time.Until(r.until); !r.until.IsZero() && wait > left {
+		wait = left
+	}
+	return pause(ctx, wait)
+}
+
+// export asks the source for what lies behind a cursor.
+func (r *round) export(ctx context.Context, from *fairleadv1.LaneCursor, req *fairleadv1.ExportLaneRequest) (chunk, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.callMax)
 	defer cancel()
 	asked := time.Now()
-	req := &fairleadv1.ExportLaneRequest{Move: r.move, Tenant: r.tenant, Class: r.class, Cursor: from, BytesMax: chunkBytes}
-	if r.throttle != nil {
-		seen, slowAfter := r.throttle.ask()
-		req.AnswersSeen, req.SlowAfter = seen, durationpb.New(slowAfter)
-	}
+	req.Move, req.Tenant, req.Class, req.Cursor = r.move, r.tenant, r.class, from
 	m, err := r.from.ExportLane(ctx, req)
 	return chunk{m, asked}, err
 }

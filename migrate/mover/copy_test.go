@@ -137,18 +137,18 @@ func TestThrottle(t *testing.T) {
 				answers = 0
 			}
 			answers += more
-			before, due := th.rate, now.Sub(th.adjusted) >= adjustInterval
+			before, since := th.rate, now.Sub(th.adjusted)
 			th.observe(burden{answers, slow, 20 * time.Millisecond}, now)
 			switch {
 			case th.rate < rateMin || th.rate > float64(most):
 				t.Fatalf("a rate of %v, of at most %d", th.rate, most)
-			case th.budget > budgetMax || th.budget < -budgetMax:
+			case th.budget > savedMax || th.budget < -owedMax:
 				t.Fatalf("a budget of %v", th.budget)
-			case due && th.budget < 0 && slow > 0 && before > rateMin && th.rate > max(rateMin, before/2):
+			case th.budget < 0 && slow > 0 && since >= fallInterval && th.rate > max(rateMin, before/2):
 				t.Fatalf("%v, after %v, while the source suffers", th.rate, before)
-			case due && th.budget < 0 && th.rate > before:
+			case th.budget < 0 && th.rate > before:
 				t.Fatalf("%v, after %v, with a budget of %v", th.rate, before, th.budget)
-			case due && th.budget > 0 && before < float64(most) && th.rate <= before:
+			case th.budget > 0 && since >= riseInterval && before < float64(most) && th.rate <= before:
 				t.Fatalf("%v, after %v, with a budget of %v", th.rate, before, th.budget)
 			}
 			n := rapid.IntRange(1, chunkBytes).Draw(t, "bytes")
@@ -189,7 +189,7 @@ func TestThrottleKeepsTheBudget(t *testing.T) {
 			owed, slow = owed-told, slow+told
 			th.observe(burden{uint64(answers), int64(told), 10 * time.Millisecond}, now)
 		}
-		if most := answers*slowThousandths/1000 + 2*budgetMax; slow > most {
+		if most := answers*slowThousandths/1000 + 2*owedMax; slow > most {
 			t.Errorf("%v of %v answers were slow, of at most %v", slow, answers, most)
 		}
 		if rate := taken / seconds; rate < bears/2 {

@@ -1,6 +1,7 @@
 package mover
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -311,7 +312,11 @@ func (c *fakeCell) ExportLane(ctx context.Context, r *fairleadv1.ExportLaneReque
 		next.Change = l.change
 	}
 	m.Count = int64(len(out))
-	m.Records, err = json.Marshal(out)
+	var records bytes.Buffer // one after the other, as they are: chunks are joined
+	for _, j := range out {
+		err = errors.Join(err, json.NewEncoder(&records).Encode(j))
+	}
+	m.Records = records.Bytes()
 	return m, err
 }
 
@@ -336,8 +341,12 @@ func (c *fakeCell) ImportLane(ctx context.Context, r *fairleadv1.ImportLaneReque
 		return &fairleadv1.ImportLaneResponse{Cursor: proto.CloneOf(l.cursor), Index: c.index}, nil
 	}
 	var in []fakeJob
-	if err := json.Unmarshal(r.GetRecords(), &in); err != nil {
-		return nil, err
+	for d := json.NewDecoder(bytes.NewReader(r.GetRecords())); d.More(); {
+		var j fakeJob
+		if err := d.Decode(&j); err != nil {
+			return nil, err
+		}
+		in = append(in, j)
 	}
 	c.index++
 	for _, j := range in {

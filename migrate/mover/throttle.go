@@ -11,19 +11,23 @@ import (
 const (
 	// rateMin is what is copied however slow the source is: a copy that stands still never ends.
 	rateMin = 512 << 10
-	// rateStart is the part of what is allowed that a copy begins with, rateRise the part of itself by which the rate rises.
+	// rateStart is the part of what is allowed that a copy begins with, rateRise the part of itself by which the rate rises, and rateCreep the one by which it
+	// rises further from half of what was too much the last time.
 	rateStart = 16
 	rateRise  = 8
+	rateCreep = 64
 	// burstMax is for how long what was not used may be used later.
-	burstMax = 250 * time.Millisecond
-	// adjustInterval is between two changes of the rate: as long as it takes to see what the last one did.
-	adjustInterval = 500 * time.Millisecond
+	burstMax = 25 * time.Millisecond
+	// riseInterval is between two rises of the rate: as long as it takes to see what the last one did. fallInterval is between two falls.
+	riseInterval = 500 * time.Millisecond
+	fallInterval = 100 * time.Millisecond
 	// slowHundredths is how many hundredths of the baseline an answer may take before it is slow: 1.25 times.
 	slowHundredths = 125
 	// slowThousandths is how many of a thousand answers may be slow: fewer than the ten that make a 99th percentile, for some would be in any case.
 	slowThousandths = 7
-	// budgetMax bounds what is saved, and what is owed, in slow answers: what was long ago does not count for ever.
-	budgetMax = 5
+	// savedMax bounds what is saved, in slow answers, and owedMax what is owed: what was long ago does not count for ever.
+	savedMax = 1
+	owedMax  = 10
 	// baselineMin is what counts as a baseline at least: below it, what differs is noise.
 	baselineMin = 2 * time.Millisecond
 	// baselineAfter is how long the source must have been slow at the least rate until that is taken to be how it is: it is not the copy then.
@@ -46,6 +50,7 @@ type throttle struct {
 	tokens   float64
 	filled   time.Time
 	adjusted time.Time
+	ceiling  float64       // half of the rate that was too much the last time
 	baseline time.Duration // the 99th percentile of the source's answers without a copy; 0 until it was asked
 	answers  uint64        // that were counted
 	budget   float64       // slow answers that may be
@@ -55,7 +60,7 @@ type throttle struct {
 
 func newThrottle(most int64, now time.Time) *throttle {
 	t := &throttle{filled: now, adjusted: now, most: max(rateMin, float64(most))}
-	t.rate = max(rateMin, t.most/rateStart)
+	t.rate, t.ceiling = max(rateMin, t.most/rateStart), t.most
 	t.tokens = t.most * burstMax.Seconds()
 	return t
 }
@@ -98,20 +103,28 @@ func (t *throttle) observe(b burden, now time.Time) {
 		more -= t.answers
 	}
 	t.answers = b.answers
-	t.budget = min(budgetMax, max(-budgetMax, t.budget+float64(more)*slowThousandths/1000-float64(b.slow)))
+	t.budget = min(savedMax, max(-owedMax, t.budget+float64(more)*slowThousandths/1000-float64(b.slow)))
 	t.slow = t.slow || b.slow > 0
-	if now.Sub(t.adjusted) < adjustInterval {
-		return
+	switch since := now.Sub(t.adjusted); {
+	case t.budget >= 0 && since >= riseInterval:
+		t.rise(now)
+	case t.budget < 0 && since >= fallInterval:
+		t.fall(b.p99, now)
 	}
-	t.adjusted = now
-	slow := t.slow
-	t.slow = false
-	if t.budget >= 0 {
-		t.rate, t.least = min(t.most, t.rate+t.rate/rateRise), time.Time{}
-		return
+}
+
+func (t *throttle) rise(now time.Time) {
+	part := t.rate / rateRise
+	if t.rate >= t.ceiling {
+		part = t.rate / rateCreep
 	}
-	if slow {
-		t.rate = max(rateMin, t.rate/2)
+	t.rate, t.adjusted, t.slow, t.least = min(t.most, t.rate+part), now, false, time.Time{}
+}
+
+func (t *throttle) fall(p99 time.Duration, now time.Time) {
+	if t.slow {
+		t.ceiling = max(rateMin, t.rate/2)
+		t.rate, t.adjusted, t.slow = t.ceiling, now, false
 	}
 	switch {
 	case t.rate > rateMin:
@@ -119,7 +132,7 @@ func (t *throttle) observe(b burden, now time.Time) {
 	case t.least.IsZero():
 		t.least = now
 	case now.Sub(t.least) >= baselineAfter:
-		t.baseline, t.budget, t.least = max(baselineMin, b.p99), 0, time.Time{}
+		t.baseline, t.budget, t.least, t.ceiling = max(baselineMin, p99), 0, time.Time{}, t.most
 	}
 }
 

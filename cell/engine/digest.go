@@ -72,10 +72,9 @@ func (t *trail) name() [16]byte {
 	return t.id
 }
 
-// recordSum returns the digest of a job, or of a key.
-func (s *State) recordSum(j *Job, r *keyRecord) sum128 {
-	var w writer
-	if j != nil {
+// recordSum returns the digest of a job, or of a key. There are millions of them: w, of which nothing is kept, spares the collector a buffer for each.
+func (s *State) recordSum(w *writer, j *Job, r *keyRecord) sum128 {
+	if w.b = w.b[:0]; j != nil {
 		w.b = append(w.b, portableJob)
 		w.canonicalJob(s, j)
 	} else {
@@ -94,7 +93,7 @@ func (d *digest) replace(s *State, t *trail) {
 		t.digest = 0
 	}
 	if !t.gone() && (t.key == nil || s.holder(t.key) == nil) { // else the key is a part of its job's record for now
-		t.sum, t.digest = s.recordSum(t.job, t.key), d.number
+		t.sum, t.digest = s.recordSum(&s.scratch, t.job, t.key), d.number
 		*b = b.plus(t.sum)
 	}
 }
@@ -183,6 +182,7 @@ func (s *State) BucketRecords(lane cell.Lane, bucket int, from uint64, steps int
 	if l == nil {
 		return nil, SeededAll
 	}
+	var w writer
 	next = s.walk(l, from, SeededAll, steps, func(j *Job, r *keyRecord) bool {
 		var d RecordDigest
 		switch {
@@ -193,7 +193,7 @@ func (s *State) BucketRecords(lane cell.Lane, bucket int, from uint64, steps int
 		default:
 			return true
 		}
-		d.Digest = s.recordSum(j, r).bytes()
+		d.Digest = s.recordSum(&w, j, r).bytes()
 		records = append(records, d)
 		return true
 	})

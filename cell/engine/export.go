@@ -53,6 +53,9 @@ func (s *State) Export(lane cell.Lane, from Cursor, bytesMax, steps int) (record
 		return nil, 0, from, nil
 	}
 	var w writer
+	if from.Seeded != SeededAll { // there is likely to be as much
+		w.b = make([]byte, 0, bytesMax+bytesMax/4)
+	}
 	left := steps
 	from.Seeded = s.walk(l, from.Seeded, k.accepted, steps, func(j *Job, r *keyRecord) bool {
 		if len(w.b) >= bytesMax {

@@ -148,8 +148,9 @@ func (w *writer) portableTrail(s *State, t *trail) {
 }
 
 func (w *writer) portableJob(s *State, j *Job) {
-	var c writer
+	c := writer{b: w.part[:0]}
 	c.canonicalJob(s, j)
+	w.part = c.b
 	at := w.begin(portableJob)
 	w.bytes(c.b)
 	w.uint(uint64(len(j.Spec.Keys)))
@@ -164,8 +165,9 @@ func (w *writer) portableJob(s *State, j *Job) {
 }
 
 func (w *writer) portableKey(k *keyRecord) {
-	var c writer
+	c := writer{b: w.part[:0]}
 	c.canonicalKey(k)
+	w.part = c.b
 	at := w.begin(portableKey)
 	w.bytes(c.b)
 	w.end(at)

@@ -41,6 +41,7 @@ type State struct {
 	tracked    []*Lane   // those that are, in no order
 	trackings  uint64    // how many trackings there were since the process began
 	digests    uint64    // and digests
+	scratch    writer    // of what is computed of one record and forgotten
 	goneMax    int       // see trackedDeletionsMax
 	dirty      []*trail  // what changed in this Apply, in the order in which it first did
 	shares     []share   // and what credit was moved by lanes' modes

@@ -17,7 +17,10 @@ var ErrFormat = errors.New("format not understood")
 // a record's end early takes zero for the rest, and skips what it does not know at the end of one. What must not be
 // skipped gets a new kind of record, which older versions refuse.
 
-type writer struct{ b []byte }
+type writer struct {
+	b    []byte
+	part []byte // room for what b gets with its length before it
+}
 
 func (w *writer) uint(v uint64)            { w.b = binary.AppendUvarint(w.b, v) }
 func (w *writer) int(v int64)              { w.b = binary.AppendVarint(w.b, v) }

@@ -73,7 +73,10 @@ func (s *Server) exportPiece(m moved, next *engine.Cursor, most int, resp *fairl
 	}
 	went := after != *next
 	*next = after
-	resp.Records, resp.Count, resp.Next = append(resp.GetRecords(), records...), resp.GetCount()+int64(count), cursorTo(after)
+	if len(resp.GetRecords()) > 0 {
+		records = append(resp.GetRecords(), records...)
+	}
+	resp.Records, resp.Count, resp.Next = records, resp.GetCount()+int64(count), cursorTo(after)
 	resp.Change, resp.Index = l.Change, s.state.Index()
 	resp.SeedLeft, resp.ChangesLeft = s.state.ExportLeft(m.lane, after)
 	// A cursor that stands still is at the end, or before a record that the answer has no room for.

@@ -164,6 +164,31 @@ func TestWhalesOfShorterHours(t *testing.T) {
 	})
 }
 
+// TestReturnAfterShorterHours: a tenant that is small goes back after so many days of short hours, and no sooner.
+func TestReturnAfterShorterHours(t *testing.T) {
+	const hour = placement.HourLength(3 * time.Second)
+	const last = someHour + 23
+	cfg := placement.DefaultConfig()
+	cfg.Hour = hour
+	cells := append(pooled(2, compute(20)), placement.Cell{
+		ID: "own", Kind: placement.KindDedicated, Phase: placement.PhaseOpen, Capacity: compute(20), Generation: 1,
+		Labels: []placement.Label{{Key: placement.LabelTenant, Value: "t0"}},
+	})
+	var p placement.Profile
+	for h := int64(last - 10*placement.HoursPerDay); h < last; h++ {
+		p = p.Record(h, placement.Sample{Average: compute(0.1), P95: compute(0.1)})
+	}
+	now := cell.Instant(last * int64(hour.Length()))
+	for _, days := range []int{cfg.ReturnDays - 1, cfg.ReturnDays, cfg.ReturnDays + 1} {
+		since := now.Add(-time.Duration(days*placement.HoursPerDay) * hour.Length())
+		whales := placement.NewSnapshot(cfg, now, cells, []placement.Tenant{{ID: "t0", Home: "own", Since: since, Profile: p}}, nil).Whales()
+		returns := len(whales) == 1 && whales[0].Verdict == placement.VerdictReturn
+		if returns != (days >= cfg.ReturnDays) {
+			t.Errorf("there for %d days: %+v", days, whales)
+		}
+	}
+}
+
 // someProfile is of days and hours of which some are quiet, some are not known and some met limits.
 func someProfile(t *rapid.T, last int64) placement.Profile {
 	var p placement.Profile

@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// roundMax is how long a lane is copied until it is asked again what is to be done.
-	roundMax = 250 * time.Millisecond
+	// roundMax is how long a lane is copied until it is asked again what is to be done. A copy that goes slowly fills a chunk in it: each is an entry that the
+	// target syncs, which disturbs whoever shares its disk.
+	roundMax = time.Second
 	// idleCopy is between two looks for changes when the last has found none, and idleStream the same once the tenant is cut over, which may last for a day.
 	idleCopy   = 100 * time.Millisecond
 	idleStream = time.Second

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"github.com/fairlead/fairlead/migrate"
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
 )
 
@@ -127,7 +128,7 @@ func TestCopyFromHungCell(t *testing.T) {
 func TestThrottle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Unix(1000, 0)
-		most := rapid.Int64Range(rateMin, 64<<20).Draw(t, "most")
+		most := rapid.Int64Range(migrate.BytesPerSecondMin, 64<<20).Draw(t, "most")
 		th := newThrottle(most, now)
 		th.begin(10 * time.Millisecond)
 		began, taken, answers := now, 0.0, uint64(0)
@@ -140,11 +141,11 @@ func TestThrottle(t *testing.T) {
 			before, since := th.rate, now.Sub(th.adjusted)
 			th.observe(burden{answers, slow, 20 * time.Millisecond}, now)
 			switch {
-			case th.rate < rateMin || th.rate > float64(most):
+			case th.rate < min(rateMin, float64(most)) || th.rate > float64(most):
 				t.Fatalf("a rate of %v, of at most %d", th.rate, most)
 			case th.budget > savedMax || th.budget < -owedMax:
 				t.Fatalf("a budget of %v", th.budget)
-			case th.budget < 0 && slow > 0 && since >= fallInterval && th.rate > max(rateMin, before/2):
+			case th.budget < 0 && slow > 0 && since >= fallInterval && th.rate > max(th.floor(), before/2):
 				t.Fatalf("%v, after %v, while the source suffers", th.rate, before)
 			case th.budget < 0 && th.rate > before:
 				t.Fatalf("%v, after %v, with a budget of %v", th.rate, before, th.budget)
@@ -221,7 +222,8 @@ func TestThrottleHoldsOverRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, _, r := pair(t.Context(), t, 60_000)
 		source.most = 8000 // about a second's worth
-		r.throttle = newThrottle(rateMin, time.Now())
+		const most = 300 << 10 // below what is copied of a source that suffers
+		r.throttle = newThrottle(most, time.Now())
 		r.throttle.begin(0)
 		taken, largest := 0, 0
 		r.chunked = func(c chunk, _ *fairleadv1.LaneCursor) {
@@ -237,7 +239,7 @@ func TestThrottleHoldsOverRounds(t *testing.T) {
 				break
 			}
 		}
-		allowed := rateMin * (time.Since(began) + burstMax).Seconds()
+		allowed := most * (time.Since(began) + burstMax).Seconds()
 		if taken == 0 || float64(taken) > allowed+float64(largest) {
 			t.Errorf("%d bytes in %v, of at most %v", taken, time.Since(began), allowed)
 		}

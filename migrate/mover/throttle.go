@@ -9,7 +9,7 @@ import (
 // times what 99 of a hundred took before anything was copied. While the budget holds the rate rises, and once it is used up it falls until what is answered in
 // time has made up for it. So the copy finds what the source can bear, and over all of it the 99th percentile stays where it is allowed to be.
 const (
-	// rateMin is what is copied however slow the source is: a copy that stands still never ends.
+	// rateMin is what is copied however slow the source is, where as much is allowed: a copy that stands still never ends.
 	rateMin = 512 << 10
 	// rateStart is the part of what is allowed that a copy begins with, rateRise the part of itself by which the rate rises, and rateCreep the one by which it
 	// rises further from half of what was too much the last time.
@@ -59,8 +59,8 @@ type throttle struct {
 }
 
 func newThrottle(most int64, now time.Time) *throttle {
-	t := &throttle{filled: now, adjusted: now, most: max(rateMin, float64(most))}
-	t.rate, t.ceiling = max(rateMin, t.most/rateStart), t.most
+	t := &throttle{filled: now, adjusted: now, most: float64(most)}
+	t.rate, t.ceiling = max(t.floor(), t.most/rateStart), t.most
 	t.tokens = t.most * burstMax.Seconds()
 	return t
 }
@@ -69,9 +69,12 @@ func newThrottle(most int64, now time.Time) *throttle {
 func (t *throttle) allow(most int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.most = max(rateMin, float64(most))
-	t.rate = min(t.rate, t.most)
+	t.most = float64(most)
+	t.rate = min(max(t.rate, t.floor()), t.most)
 }
+
+// floor is the least rate.
+func (t *throttle) floor() float64 { return min(rateMin, t.most) }
 
 // slowed reports whether it goes slower than allowed because the source suffers.
 func (t *throttle) slowed() bool {
@@ -123,11 +126,11 @@ func (t *throttle) rise(now time.Time) {
 
 func (t *throttle) fall(p99 time.Duration, now time.Time) {
 	if t.slow {
-		t.ceiling = max(rateMin, t.rate/2)
+		t.ceiling = max(t.floor(), t.rate/2)
 		t.rate, t.adjusted, t.slow = t.ceiling, now, false
 	}
 	switch {
-	case t.rate > rateMin:
+	case t.rate > t.floor():
 		t.least = time.Time{}
 	case t.least.IsZero():
 		t.least = now

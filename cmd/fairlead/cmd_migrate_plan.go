@@ -87,7 +87,7 @@ func printMigrationPlan(p *output.Printer, plan *fairleadv1.PlanMigrationRespons
 	if len(plan.GetSteps()) > 0 { // else it was blocked before anything was foretold
 		pairs = append(pairs,
 			output.Pair{Key: "To copy", Value: fmt.Sprintf("%s, %s", moveview.Counted(int(plan.GetJobs()), "job"), output.Bytes(plan.GetBytes()))},
-			output.Pair{Key: "Copying takes", Value: about(output.ProtoDuration(plan.GetCopyTime())) + ", while the tenant is served"},
+			output.Pair{Key: "Copying takes", Value: about(output.ProtoDuration(plan.GetCopyTime())) + " or longer, as callers of its cell allow; the tenant is served"},
 			output.Pair{
 				Key: "Pause", Value: fmt.Sprintf("%s for each class, one after the other; at %s it is taken back", about(output.ProtoDuration(plan.GetPause())), pauseMax),
 			})

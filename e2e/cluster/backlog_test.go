@@ -27,17 +27,17 @@ const jobsEnv = "FAIRLEAD_MIGRATION_JOBS"
 const apartEnv = "FAIRLEAD_MIGRATION_APART"
 
 // apart returns what sends an agent away from the source; nil when that is not asked for.
-func apart(t *testing.T) func(*harness.Agent) {
-	t.Helper()
+func apart(tb testing.TB) func(*harness.Agent) {
+	tb.Helper()
 	if os.Getenv(apartEnv) == "" {
 		return nil
 	}
 	const last = "1"
 	memory, err := os.MkdirTemp("/dev/shm", "fairlead-apart-*") //nolint:usetesting // the test's own is on the disk
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(memory) })
+	tb.Cleanup(func() { _ = os.RemoveAll(memory) })
 	return func(a *harness.Agent) {
 		if a.Cell == pool || a.Role == "gateway" {
 			return
@@ -84,67 +84,85 @@ func (p *probe) take() (p99 time.Duration, of int) {
 	return p99, of
 }
 
-// A tenant with many waiting jobs moves: all of them arrive, its pause does not grow with them, and its neighbour's submissions go on. The times are logged;
-// what a busy machine measures fails no test.
-func TestMigrationOfABacklog(t *testing.T) {
-	harness.NeedCluster(t)
-	c := harness.StartCluster(t, harness.ClusterConfig{
-		Cells: map[string]int{pool: 1, dedicated: 1}, Dedicated: []string{dedicated}, Tenants: []string{"whale", "quiet"}, Env: hasty(), Each: apart(t),
+// backlogMove is what moving a tenant with many waiting jobs came to.
+type backlogMove struct {
+	jobs          int
+	copied        time.Duration
+	pauses        []time.Duration
+	before, while time.Duration // the neighbour's submissions: p99
+}
+
+// times is how many times as long the neighbour's submissions took.
+func (b *backlogMove) times() float64 { return float64(b.while) / float64(max(b.before, 1)) }
+
+// moveBacklog moves a tenant with many waiting jobs, and checks that all of them arrive.
+func moveBacklog(tb testing.TB) backlogMove {
+	tb.Helper()
+	c := harness.StartCluster(tb, harness.ClusterConfig{
+		Cells: map[string]int{pool: 1, dedicated: 1}, Dedicated: []string{dedicated}, Tenants: []string{"whale", "quiet"}, Env: hasty(), Each: apart(tb),
 	})
 	const jobsUsual, batch, writers = 20_000, 500, 4
-	count := numberOf(t, jobsEnv, jobsUsual)
-	whale := dialJobs(t, c.ClientConfig("whale"))
-	fill(t, whale, count, batch, writers)
+	out := backlogMove{jobs: numberOf(tb, jobsEnv, jobsUsual)}
+	whale := dialJobs(tb, c.ClientConfig("whale"))
+	fill(tb, whale, out.jobs, batch, writers)
 
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithCancel(tb.Context())
 	defer stop()
 	var p probe
 	var running sync.WaitGroup
-	running.Go(func() { p.run(ctx, dialJobs(t, c.ClientConfig("quiet")), "quiet") })
+	running.Go(func() { p.run(ctx, dialJobs(tb, c.ClientConfig("quiet")), "quiet") })
 	quietTime := 8 * time.Second
-	if count > jobsUsual { // a 99th percentile is to be compared with
+	if out.jobs > jobsUsual { // a 99th percentile is to be compared with
 		quietTime = 40 * time.Second
 	}
-	harness.Pause(t, quietTime)
-	before, n := p.take()
-	t.Logf("neighbour's submissions before: p99 %v of %d", before, n)
+	harness.Pause(tb, quietTime)
+	var n int
+	out.before, n = p.take()
+	tb.Logf("neighbour's submissions before: p99 %v of %d", out.before, n)
 
 	// Somebody at the target offers the operation, and takes none of these jobs.
-	running.Go(func() { attend(ctx, t, c, dedicated) })
+	running.Go(func() { attend(ctx, tb, c, dedicated) })
 
-	m := newMoves(t, c, "whale")
-	m.within += time.Duration(count) * time.Millisecond / 2 // a copy that is slowed down takes its time
+	m := newMoves(tb, c, "whale")
+	m.within += time.Duration(out.jobs) * time.Millisecond / 2 // a copy that is slowed down takes its time
 	begin := time.Now()
 	m.start(dedicated)
 	m.until(fairleadv1.MigrationState_MIGRATION_STATE_SHADOWING, fairleadv1.MigrationState_MIGRATION_STATE_READY,
 		fairleadv1.MigrationState_MIGRATION_STATE_RAMPING, fairleadv1.MigrationState_MIGRATION_STATE_CUT_OVER)
-	copied := time.Since(begin)
-	during, n := p.take()
-	t.Logf("%d jobs copied in %v; neighbour's submissions meanwhile: p99 %v of %d, %.2f times", count, copied.Round(time.Millisecond), during, n,
-		float64(during)/float64(max(before, 1)))
+	out.copied = time.Since(begin)
+	out.while, n = p.take()
+	tb.Logf("%d jobs copied in %v; neighbour's submissions meanwhile: p99 %v of %d, %.2f times", out.jobs, out.copied.Round(time.Millisecond), out.while, n, out.times())
 	m.cutOver()
-	t.Logf("cut over after %v; pauses %v", time.Since(begin).Round(time.Millisecond), m.pauses)
+	out.pauses = m.pauses
+	tb.Logf("cut over after %v; pauses %v", time.Since(begin).Round(time.Millisecond), m.pauses)
 	stop()
 	running.Wait()
 
-	list, err := whale.ListJobs(t.Context(), &fairleadv1.ListJobsRequest{PageSize: 1})
+	list, err := whale.ListJobs(tb.Context(), &fairleadv1.ListJobsRequest{PageSize: 1})
 	if err != nil || len(list.GetJobs()) != 1 {
-		t.Errorf("listing at the target: %v, %v", list, err)
+		tb.Errorf("listing at the target: %v, %v", list, err)
 	}
-	got := waiting(t, c, "whale", dedicated)
-	if got != int64(count) {
-		t.Errorf("%d jobs wait at the target, not %d", got, count)
+	if got := waiting(tb, c, "whale", dedicated); got != int64(out.jobs) {
+		tb.Errorf("%d jobs wait at the target, not %d", got, out.jobs)
 	}
+	return out
+}
+
+// A tenant with many waiting jobs moves: all of them arrive, its pause does not grow with them, and its neighbour's submissions go on. The times are logged;
+// what a busy machine measures fails no test.
+func TestMigrationOfABacklog(t *testing.T) {
+	harness.NeedCluster(t)
+	moveBacklog(t)
 }
 
 // attend is a worker of a cell that is there for interactive jobs only.
-func attend(ctx context.Context, t *testing.T, c *harness.Cluster, cellName string) {
-	t.Helper()
+func attend(ctx context.Context, tb testing.TB, c *harness.Cluster, cellName string) {
+	tb.Helper()
 	cfg := c.ClientConfig("worker")
 	cfg.Cell = cellName
 	conn, err := client.Dial(cfg)
 	if err != nil {
-		t.Error(err)
+		tb.Error(err)
 		return
 	}
 	defer conn.Close()
@@ -158,8 +176,8 @@ func attend(ctx context.Context, t *testing.T, c *harness.Cluster, cellName stri
 }
 
 // fill submits so many jobs in batches.
-func fill(t *testing.T, jobs fairleadv1connect.JobServiceClient, count, batch, writers int) {
-	t.Helper()
+func fill(tb testing.TB, jobs fairleadv1connect.JobServiceClient, count, batch, writers int) {
+	tb.Helper()
 	var group sync.WaitGroup
 	chunks := make(chan int)
 	for range writers {
@@ -173,10 +191,10 @@ func fill(t *testing.T, jobs fairleadv1connect.JobServiceClient, count, batch, w
 					})
 				}
 				for {
-					ctx, cancel := context.WithTimeout(t.Context(), moveTimeout)
+					ctx, cancel := context.WithTimeout(tb.Context(), moveTimeout)
 					_, err := jobs.SubmitBatch(ctx, req)
 					cancel()
-					if err == nil || t.Context().Err() != nil {
+					if err == nil || tb.Context().Err() != nil {
 						break
 					}
 				}
@@ -189,24 +207,24 @@ func fill(t *testing.T, jobs fairleadv1connect.JobServiceClient, count, batch, w
 	}
 	close(chunks)
 	group.Wait()
-	t.Logf("%d jobs accepted in %v", count, time.Since(begin).Round(time.Millisecond))
+	tb.Logf("%d jobs accepted in %v", count, time.Since(begin).Round(time.Millisecond))
 }
 
 // waiting returns how many jobs of a tenant wait in a cell.
-func waiting(t *testing.T, c *harness.Cluster, tenant, cellName string) int64 {
-	t.Helper()
+func waiting(tb testing.TB, c *harness.Cluster, tenant, cellName string) int64 {
+	tb.Helper()
 	cfg := c.ClientConfig("admin")
 	cfg.Cell = cellName
 	conn, err := client.Dial(cfg)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), moveTimeout)
+	ctx, cancel := context.WithTimeout(tb.Context(), moveTimeout)
 	defer cancel()
 	resp, err := fairleadv1connect.NewStatusServiceClient(conn.HTTP, conn.URL, conn.Options...).GetStatus(ctx, &fairleadv1.GetStatusRequest{})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var n int64
 	for _, l := range resp.GetLanes() {

@@ -20,15 +20,15 @@ const (
 	seedEnv   = "FAIRLEAD_FAULT_SEED"
 )
 
-func numberOf(t *testing.T, env string, usual int) int {
-	t.Helper()
+func numberOf(tb testing.TB, env string, usual int) int {
+	tb.Helper()
 	text := os.Getenv(env)
 	if text == "" {
 		return usual
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		t.Fatalf("%s is %q, not a number", env, text)
+		tb.Fatalf("%s is %q, not a number", env, text)
 	}
 	return n
 }

@@ -56,7 +56,7 @@ func TestDemotion(t *testing.T) {
 
 // forGood moves the tenant and lets the source go of it. No class waits for its canary: one of them has no work.
 func (m *moves) forGood(target string) {
-	m.t.Helper()
+	m.tb.Helper()
 	options := quick()
 	options.CanaryJobs = new(int64)
 	m.retry("start a migration to "+target, func(ctx context.Context) error {
@@ -70,7 +70,7 @@ func (m *moves) forGood(target string) {
 
 // tested says what a cell was tested to carry.
 func (m *moves) tested(cellName string, compute float64) {
-	m.t.Helper()
+	m.tb.Helper()
 	conn := m.c.Conn("admin")
 	cells := fairleadv1connect.NewCellServiceClient(conn.HTTP, conn.URL, conn.Options...)
 	m.retry("say what "+cellName+" was tested for", func(ctx context.Context) error {
@@ -84,13 +84,13 @@ const exitBlocked = 3
 
 // plan returns what fairlead migrate plan prints, with its exit code.
 func (m *moves) plan(target string) (text string, code int) {
-	m.t.Helper()
+	m.tb.Helper()
 	text, err := m.c.TryCLI(nil, "migrate", "plan", "--tenant", m.tenant, "--to", target, "-o", "table")
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return text, exit.ExitCode()
 	}
 	if err != nil {
-		m.t.Fatal(err)
+		m.tb.Fatal(err)
 	}
 	return text, 0
 }

@@ -205,13 +205,13 @@ func (h *history) note(client int, call int64, in asked, out told) {
 const checkTimeout = 2 * time.Minute
 
 // check fails the test unless the model explains the history.
-func (h *history) check(t *testing.T) {
-	t.Helper()
+func (h *history) check(tb testing.TB) {
+	tb.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	result, info := porcupine.CheckOperationsVerbose(model(), h.ops, checkTimeout)
 	if result == porcupine.Ok {
-		t.Logf("%d operations are linearizable", len(h.ops))
+		tb.Logf("%d operations are linearizable", len(h.ops))
 		return
 	}
 	for _, partition := range model().Partition(h.ops) {
@@ -219,11 +219,11 @@ func (h *history) check(t *testing.T) {
 			continue
 		}
 		for _, op := range partition {
-			t.Logf("%12d to %19d  client %d: %v -> %+v", op.Call, op.Return, op.ClientId, op.Input, op.Output)
+			tb.Logf("%12d to %19d  client %d: %v -> %+v", op.Call, op.Return, op.ClientId, op.Input, op.Output)
 		}
 	}
 	_ = info
-	t.Fatalf("the history is %s", result)
+	tb.Fatalf("the history is %s", result)
 }
 
 // The model accepts what may happen and refuses what may not.

@@ -55,23 +55,23 @@ type load struct {
 }
 
 // startLoad begins with so many submitters and workers.
-func startLoad(t *testing.T, c *harness.Cluster, tenant, cellName string, seed uint64, submitters, workers int) *load {
-	t.Helper()
-	return startLoadIn(t, c, newHistory(), tenant, cellName, seed, submitters, workers)
+func startLoad(tb testing.TB, c *harness.Cluster, tenant, cellName string, seed uint64, submitters, workers int) *load {
+	tb.Helper()
+	return startLoadIn(tb, c, newHistory(), tenant, cellName, seed, submitters, workers)
 }
 
 // startLoadIn is startLoad for a tenant that shares its cell with another: either's workers run both's jobs, so that their history is one. All of its loads
 // have to end before any finishes.
-func startLoadIn(t *testing.T, c *harness.Cluster, h *history, tenant, cellName string, seed uint64, submitters, workers int) *load {
-	t.Helper()
+func startLoadIn(tb testing.TB, c *harness.Cluster, h *history, tenant, cellName string, seed uint64, submitters, workers int) *load {
+	tb.Helper()
 	dial := func(key string) *client.Conn {
 		cfg := c.ClientConfig(key)
 		cfg.Cell = cellName
 		conn, err := client.Dial(cfg)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
-		t.Cleanup(conn.Close)
+		tb.Cleanup(conn.Close)
 		return conn
 	}
 	app, pool := dial(tenant), dial("worker")
@@ -80,9 +80,9 @@ func startLoadIn(t *testing.T, c *harness.Cluster, h *history, tenant, cellName 
 		jobs:    fairleadv1connect.NewJobServiceClient(app.HTTP, app.URL, app.Options...),
 		workers: fairleadv1connect.NewWorkerServiceClient(pool.HTTP, pool.URL, pool.Options...),
 	}
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithCancel(tb.Context())
 	l.stop, l.running, l.pools = stop, ctx, append(l.pools, l.workers)
-	t.Cleanup(l.end)
+	tb.Cleanup(l.end)
 	for i := range submitters {
 		l.done.Go(func() { l.submit(ctx, i) })
 	}
@@ -93,15 +93,15 @@ func startLoadIn(t *testing.T, c *harness.Cluster, h *history, tenant, cellName 
 }
 
 // workAt adds workers of another cell, which the tenant is about to move to.
-func (l *load) workAt(t *testing.T, c *harness.Cluster, cellName string, workers int) {
-	t.Helper()
+func (l *load) workAt(tb testing.TB, c *harness.Cluster, cellName string, workers int) {
+	tb.Helper()
 	cfg := c.ClientConfig("worker")
 	cfg.Cell = cellName
 	conn, err := client.Dial(cfg)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(conn.Close)
+	tb.Cleanup(conn.Close)
 	there := fairleadv1connect.NewWorkerServiceClient(conn.HTTP, conn.URL, conn.Options...)
 	l.pools = append(l.pools, there)
 	for i := range workers {
@@ -302,25 +302,25 @@ func rest(ctx context.Context, d time.Duration) {
 }
 
 // unharmed checks that the calls of a tenant whose cell nothing happened to did not fail.
-func (l *load) unharmed(t *testing.T) {
-	t.Helper()
-	checkUnharmed(t, "calls to a cell that nothing happened to", l.errs.Load(), l.calls.Load())
+func (l *load) unharmed(tb testing.TB) {
+	tb.Helper()
+	checkUnharmed(tb, "calls to a cell that nothing happened to", l.errs.Load(), l.calls.Load())
 }
 
 // checkUnharmed checks that at most one call in a thousand failed; one in all where there are fewer, for a machine that has two cores for all of this.
-func checkUnharmed(t *testing.T, what string, failed, calls int64) {
-	t.Helper()
+func checkUnharmed(tb testing.TB, what string, failed, calls int64) {
+	tb.Helper()
 	const perMille = 1000
 	if calls == 0 || failed > max(1, calls/perMille) {
-		t.Errorf("%s: %d of %d failed", what, failed, calls)
+		tb.Errorf("%s: %d of %d failed", what, failed, calls)
 	}
 }
 
 // finish stops the load, runs what is left, and checks that every job that was accepted has ended, once, and that the history is linearizable.
-func (l *load) finish(t *testing.T) {
-	t.Helper()
+func (l *load) finish(tb testing.TB) {
+	tb.Helper()
 	l.end()
-	ctx := t.Context()
+	ctx := tb.Context()
 	l.mu.Lock()
 	keys := slices.Sorted(maps.Keys(l.acked))
 	l.mu.Unlock()
@@ -329,7 +329,7 @@ func (l *load) finish(t *testing.T) {
 		left[k] = true
 	}
 	const finishTimeout = 90 * time.Second // a lease that nobody holds any more expires first
-	harness.Eventually(t, finishTimeout, fmt.Sprintf("all %d accepted jobs of %s have ended", len(keys), l.tenant), func() bool {
+	harness.Eventually(tb, finishTimeout, fmt.Sprintf("all %d accepted jobs of %s have ended", len(keys), l.tenant), func() bool {
 		for _, at := range l.pools {
 			l.workOnce(ctx, at, 9999)
 		}
@@ -342,8 +342,8 @@ func (l *load) finish(t *testing.T) {
 		}
 		return true
 	})
-	t.Logf("%s: %d jobs accepted, none lost; %d of %d calls failed", l.tenant, len(keys), l.errs.Load(), l.calls.Load())
-	l.history.check(t)
+	tb.Logf("%s: %d jobs accepted, none lost; %d of %d calls failed", l.tenant, len(keys), l.errs.Load(), l.calls.Load())
+	l.history.check(tb)
 }
 
 // look records a get of a job.
@@ -366,12 +366,12 @@ func (l *load) look(ctx context.Context, key string) (string, error) {
 }
 
 // dialJobs returns a client of jobs for a configuration.
-func dialJobs(t *testing.T, cfg client.Config) fairleadv1connect.JobServiceClient {
-	t.Helper()
+func dialJobs(tb testing.TB, cfg client.Config) fairleadv1connect.JobServiceClient {
+	tb.Helper()
 	conn, err := client.Dial(cfg)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(conn.Close)
+	tb.Cleanup(conn.Close)
 	return fairleadv1connect.NewJobServiceClient(conn.HTTP, conn.URL, conn.Options...)
 }

@@ -27,7 +27,7 @@ const movesEnv = "FAIRLEAD_MIGRATION_ROUNDS"
 
 // moves drives migrations of one tenant.
 type moves struct {
-	t      *testing.T
+	tb     testing.TB
 	c      *harness.Cluster
 	tenant string
 	client fairleadv1connect.MigrationServiceClient
@@ -35,16 +35,16 @@ type moves struct {
 	pauses []time.Duration
 }
 
-func newMoves(t *testing.T, c *harness.Cluster, tenant string) *moves {
-	t.Helper()
+func newMoves(tb testing.TB, c *harness.Cluster, tenant string) *moves {
+	tb.Helper()
 	conn := c.Conn("admin")
-	return &moves{t: t, c: c, tenant: tenant, within: moveTimeout, client: fairleadv1connect.NewMigrationServiceClient(conn.HTTP, conn.URL, conn.Options...)}
+	return &moves{tb: tb, c: c, tenant: tenant, within: moveTimeout, client: fairleadv1connect.NewMigrationServiceClient(conn.HTTP, conn.URL, conn.Options...)}
 }
 
 // whaleCluster is a pool with a whale and a neighbour in it, and an empty dedicated cell.
-func whaleCluster(t *testing.T, network *harness.Network, replicas int) *harness.Cluster {
-	t.Helper()
-	return harness.StartCluster(t, harness.ClusterConfig{
+func whaleCluster(tb testing.TB, network *harness.Network, replicas int) *harness.Cluster {
+	tb.Helper()
+	return harness.StartCluster(tb, harness.ClusterConfig{
 		Cells: map[string]int{pool: replicas, dedicated: 1}, Dedicated: []string{dedicated}, Tenants: []string{"whale", "quiet"}, Network: network,
 		Env: hasty(),
 	})
@@ -60,7 +60,7 @@ func quick() *fairleadv1.MigrationOptions {
 }
 
 func (m *moves) start(target string) {
-	m.t.Helper()
+	m.tb.Helper()
 	m.retry("start a migration to "+target, func(ctx context.Context) error {
 		_, err := m.client.StartMigration(ctx, &fairleadv1.StartMigrationRequest{Tenant: m.tenant, Target: target, Options: quick()})
 		return err
@@ -69,7 +69,7 @@ func (m *moves) start(target string) {
 
 // act repeats an action until control takes it.
 func (m *moves) act(a fairleadv1.MigrationAction) {
-	m.t.Helper()
+	m.tb.Helper()
 	m.retry(a.String(), func(ctx context.Context) error {
 		_, err := m.client.ControlMigration(ctx, &fairleadv1.ControlMigrationRequest{Tenant: m.tenant, Action: a, Why: "a test"})
 		return err
@@ -77,14 +77,14 @@ func (m *moves) act(a fairleadv1.MigrationAction) {
 }
 
 func (m *moves) retry(what string, do func(context.Context) error) {
-	m.t.Helper()
+	m.tb.Helper()
 	var last error
 	deadline := time.Now().Add(m.within)
-	harness.Eventually(m.t, 2*m.within, what, func() bool {
-		ctx, cancel := context.WithTimeout(m.t.Context(), callTimeout)
+	harness.Eventually(m.tb, 2*m.within, what, func() bool {
+		ctx, cancel := context.WithTimeout(m.tb.Context(), callTimeout)
 		defer cancel()
 		if last = do(ctx); last != nil && time.Now().After(deadline) {
-			m.t.Fatalf("%s: %v", what, last)
+			m.tb.Fatalf("%s: %v", what, last)
 		}
 		return last == nil
 	})
@@ -92,7 +92,7 @@ func (m *moves) retry(what string, do func(context.Context) error) {
 
 // now returns the tenant's latest migration, or nil when control cannot be asked.
 func (m *moves) now() *fairleadv1.Migration {
-	ctx, cancel := context.WithTimeout(m.t.Context(), callTimeout)
+	ctx, cancel := context.WithTimeout(m.tb.Context(), callTimeout)
 	defer cancel()
 	resp, err := m.client.GetMigration(ctx, &fairleadv1.GetMigrationRequest{Tenant: m.tenant})
 	if err != nil {
@@ -103,15 +103,15 @@ func (m *moves) now() *fairleadv1.Migration {
 
 // until waits for one of the states, and returns the migration as it is then.
 func (m *moves) until(states ...fairleadv1.MigrationState) *fairleadv1.Migration {
-	m.t.Helper()
+	m.tb.Helper()
 	var last *fairleadv1.Migration
 	deadline := time.Now().Add(m.within)
-	harness.Eventually(m.t, 2*m.within, fmt.Sprintf("the migration is %v", states), func() bool {
+	harness.Eventually(m.tb, 2*m.within, fmt.Sprintf("the migration is %v", states), func() bool {
 		if got := m.now(); got != nil {
 			last = got
 		}
 		if time.Now().After(deadline) {
-			m.t.Fatalf("the migration is not %v: %v", states, last)
+			m.tb.Fatalf("the migration is not %v: %v", states, last)
 		}
 		return slices.Contains(states, last.GetState())
 	})
@@ -120,7 +120,7 @@ func (m *moves) until(states ...fairleadv1.MigrationState) *fairleadv1.Migration
 
 // cutOver waits until every class has moved, and notes the pauses.
 func (m *moves) cutOver() {
-	m.t.Helper()
+	m.tb.Helper()
 	for _, l := range m.until(fairleadv1.MigrationState_MIGRATION_STATE_CUT_OVER).GetLanes() {
 		m.pauses = append(m.pauses, l.GetPause().AsDuration())
 	}
@@ -221,7 +221,7 @@ func (m *moves) victim(random *rand.Rand) *harness.Agent {
 
 // undo aborts the migration, or reverses it where that is too late.
 func (m *moves) undo() {
-	m.t.Helper()
+	m.tb.Helper()
 	m.retry("abort or reverse", func(ctx context.Context) error {
 		_, err := m.client.ControlMigration(ctx, &fairleadv1.ControlMigrationRequest{
 			Tenant: m.tenant, Action: fairleadv1.MigrationAction_MIGRATION_ACTION_ABORT, Why: "a test",

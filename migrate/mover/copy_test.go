@@ -221,7 +221,7 @@ func TestThrottleFindsTheBaseline(t *testing.T) {
 func TestThrottleHoldsOverRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, _, r := pair(t.Context(), t, 60_000)
-		source.most = 8000 // about a second's worth
+		source.most = 8000     // some seconds' worth
 		const most = 300 << 10 // below what is copied of a source that suffers
 		r.throttle = newThrottle(most, time.Now())
 		r.throttle.begin(0)

@@ -24,7 +24,7 @@ const (
 	// slowHundredths is how many hundredths of the baseline an answer may take before it is slow: 1.25 times.
 	slowHundredths = 125
 	// slowThousandths is how many of a thousand answers may be slow: fewer than the ten that make a 99th percentile, for some would be in any case.
-	slowThousandths = 7
+	slowThousandths = 5
 	// savedMax bounds what is saved, in slow answers, and owedMax what is owed: what was long ago does not count for ever.
 	savedMax = 1
 	owedMax  = 10

@@ -172,7 +172,7 @@ func TestMonthOfRebalancing(t *testing.T) {
 // drift lets an hour pass: each tenant is measured, and some change what they do.
 func (m *month) drift() {
 	m.at = m.at.Add(time.Hour)
-	hour := placement.HourOf(m.at) - 1
+	hour := placement.HourMax.Of(m.at) - 1
 	for i := range m.tenants {
 		switch m.random.IntN(60) {
 		case 0:

@@ -49,7 +49,7 @@ func mandelbrot(random *rand.Rand, n, skip int, s float64, total cell.Rate) []pl
 // profile has a peak around an hour of the day and a part of it at the others.
 func profile(peak float64, hour int, base float64) placement.Profile {
 	var p placement.Profile
-	first := placement.HourOf(now) - 24
+	first := placement.HourMax.Of(now) - 24
 	for h := first; h < first+24; h++ {
 		away := math.Abs(float64((int(h)-hour+36)%24 - 12))
 		use := peak * max(base, 1-away/6)

@@ -14,7 +14,7 @@ func compute(units float64) placement.Load {
 }
 
 func TestDemandIsTheLargest(t *testing.T) {
-	hour := placement.HourOf(now)
+	hour := placement.HourMax.Of(now)
 	h := int(hour % 24)
 	for name, c := range map[string]struct {
 		sample placement.Sample
@@ -46,7 +46,7 @@ func TestDemandIsTheLargest(t *testing.T) {
 }
 
 func TestProfileForgets(t *testing.T) {
-	hour := placement.HourOf(now)
+	hour := placement.HourMax.Of(now)
 	h := int(hour % 24)
 	p := placement.Profile{}.Record(hour, placement.Sample{Average: compute(8), P95: compute(16)})
 	// A quiet day: half of the average, and three quarters of the p95.
@@ -81,7 +81,7 @@ func TestProfileForgets(t *testing.T) {
 }
 
 func TestProfileRemembersDays(t *testing.T) {
-	day := placement.HourOf(now) / 24
+	day := placement.HourMax.Of(now) / 24
 	var p placement.Profile
 	for d := range int64(20) {
 		for h := range int64(24) {
@@ -109,7 +109,7 @@ func TestHourOf(t *testing.T) {
 	for at, want := range map[cell.Instant]int64{
 		0: 0, 1: 0, cell.Instant(time.Hour) - 1: 0, cell.Instant(time.Hour): 1, -1: -1, -cell.Instant(time.Hour): -1, -cell.Instant(time.Hour) - 1: -2,
 	} {
-		if got := placement.HourOf(at); got != want {
+		if got := placement.HourMax.Of(at); got != want {
 			t.Errorf("%d: hour %d, want %d", at, got, want)
 		}
 	}
@@ -142,7 +142,7 @@ func TestMeter(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	first, second := got[0], got[1]
-	if first.Hour != placement.HourOf(now) || second.Hour != first.Hour+1 || first.Limited != 3 || second.Limited != 0 {
+	if first.Hour != placement.HourMax.Of(now) || second.Hour != first.Hour+1 || first.Limited != 3 || second.Limited != 0 {
 		t.Errorf("got %+v", got)
 	}
 	// (55 x 2 + 5 x 10) / 60 slots; five of sixty minutes are more than a twentieth. The reading at the end of the busy minutes is in the next one too.
@@ -214,20 +214,20 @@ func TestMeterLosesNothing(t *testing.T) {
 		var spent []int64 // by hour, counted by the nanosecond's share
 		for at < now.Add(5*time.Hour) {
 			next := at.Add(time.Duration(1 + random.Int64N(int64(4*time.Minute))))
-			if hour := cell.Instant(placement.HourOf(at)+1) * cell.Instant(time.Hour); next > hour {
+			if hour := cell.Instant(placement.HourMax.Of(at)+1) * cell.Instant(time.Hour); next > hour {
 				next = hour // a reading at each full hour, so that hours can be summed apart
 			}
 			rate := random.Int64N(20 * cell.Unit)
 			charge := rate * int64(next.Sub(at)) / int64(time.Second)
 			charged += charge
-			i := int(placement.HourOf(at) - placement.HourOf(now))
+			i := int(placement.HourMax.Of(at) - placement.HourMax.Of(now))
 			for len(spent) <= i {
 				spent = append(spent, 0)
 			}
 			spent[i] += charge
 			for _, s := range m.Observe(next, placement.Reading{Charged: charged}) {
 				got := int64(s.Average.Compute) * 3600
-				want := spent[s.Hour-placement.HourOf(now)]
+				want := spent[s.Hour-placement.HourMax.Of(now)]
 				if got > want || got < want-3600-3600*60 {
 					t.Fatalf("seed %d: an hour of %d is said to be of %d", seed, want, got)
 				}

@@ -18,9 +18,6 @@ const (
 	HourMax = HourLength(time.Hour)
 )
 
-// HourOf returns the hour since the Unix epoch that an instant is in, where hours have their full length.
-func HourOf(now cell.Instant) int64 { return HourMax.Of(now) }
-
 // Length returns how long an hour is.
 func (h HourLength) Length() time.Duration {
 	if h <= 0 {

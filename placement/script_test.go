@@ -289,7 +289,7 @@ func (s *script) tenant(f []string) {
 // used is a profile of some days with an amount from an hour to another, and a tenth of it otherwise.
 func used(use, jobs, bytes float64, from, to, limited, days int) placement.Profile {
 	var p placement.Profile
-	last := placement.HourOf(now)
+	last := placement.HourMax.Of(now)
 	for h := last - int64(days)*24; h < last; h++ {
 		part := 0.1
 		if of := int(h % 24); of >= from && of < to {

@@ -45,7 +45,7 @@ func TestWhaleComesAndGoesOnce(t *testing.T) {
 			if i == whale {
 				mine = compute(use)
 			}
-			w.tenants[i].Profile = w.tenants[i].Profile.Record(placement.HourOf(at)-1, placement.Sample{Average: mine.Scale(0.5), P95: mine})
+			w.tenants[i].Profile = w.tenants[i].Profile.Record(placement.HourMax.Of(at)-1, placement.Sample{Average: mine.Scale(0.5), P95: mine})
 		}
 		s := placement.NewSnapshot(w.cfg, at, w.cells, w.tenants, nil)
 		if hour/24 < 2 {

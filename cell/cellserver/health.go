@@ -242,8 +242,7 @@ func (m *laneHealth) window(from, to int64) *fairleadv1.LaneWindow {
 	}
 	if len(waits) > 0 {
 		slices.Sort(waits)
-		const nearly, all = 99, 100
-		w.WaitP99 = durationpb.New(waits[(len(waits)*nearly+all-1)/all-1]) // nearest rank
+		w.WaitP99 = durationpb.New(nearestRank(waits, percentNearlyAll))
 	}
 	return w
 }

@@ -68,13 +68,15 @@ func (l *latencies) quantiles(now time.Time) (p50, p99 time.Duration) {
 		return 0, 0
 	}
 	slices.Sort(took)
-	rank := func(percent int) time.Duration { // nearest rank
-		return took[max(0, (len(took)*percent+percentAll-1)/percentAll-1)]
-	}
-	return rank(percentHalf), rank(percentNearlyAll)
+	return nearestRank(took, percentHalf), nearestRank(took, percentNearlyAll)
 }
 
 const percentHalf, percentNearlyAll, percentAll = 50, 99, 100
+
+// nearestRank returns a percentile, from 1 on, of durations that are sorted, of which there has to be one.
+func nearestRank(sorted []time.Duration, percent int) time.Duration {
+	return sorted[(len(sorted)*percent+percentAll-1)/percentAll-1]
+}
 
 // latest returns what counts, the newest first.
 func (l *latencies) latest(now time.Time) []time.Duration {

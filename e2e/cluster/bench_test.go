@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/e2e/harness"
-	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
 )
 
 // BenchmarkMigration moves a tenant that is used to another cell and takes it back, and reports what docs/MIGRATION.md promises: for how long a class took
@@ -19,12 +18,7 @@ func BenchmarkMigration(b *testing.B) {
 	m := newMoves(b, c, "whale")
 	var reverses []time.Duration
 	for b.Loop() {
-		m.start(dedicated)
-		m.cutOver()
-		begin := time.Now()
-		m.act(fairleadv1.MigrationAction_MIGRATION_ACTION_REVERSE)
-		m.until(fairleadv1.MigrationState_MIGRATION_STATE_ROLLED_BACK)
-		reverses = append(reverses, time.Since(begin))
+		reverses = append(reverses, m.thereAndBack(dedicated))
 	}
 	failed := whale.errs.Load()
 	whale.finish(b)

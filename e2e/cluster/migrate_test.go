@@ -126,6 +126,17 @@ func (m *moves) cutOver() {
 	}
 }
 
+// thereAndBack moves the tenant, takes it back, and returns how long that took from the command until the source serves and the target is wiped.
+func (m *moves) thereAndBack(target string) time.Duration {
+	m.tb.Helper()
+	m.start(target)
+	m.cutOver()
+	begin := time.Now()
+	m.act(fairleadv1.MigrationAction_MIGRATION_ACTION_REVERSE)
+	m.until(fairleadv1.MigrationState_MIGRATION_STATE_ROLLED_BACK)
+	return time.Since(begin)
+}
+
 // A tenant moves to another cell, back and there again while it is used. It notices nothing: no call fails, no job is lost or run to an end twice, and
 // what it reads is so. Nor does its neighbour.
 func TestMigrationUnderLoad(t *testing.T) {
@@ -138,12 +149,7 @@ func TestMigrationUnderLoad(t *testing.T) {
 
 	var reverses []time.Duration
 	for range numberOf(t, movesEnv, 1) {
-		m.start(dedicated)
-		m.cutOver()
-		begin := time.Now()
-		m.act(fairleadv1.MigrationAction_MIGRATION_ACTION_REVERSE)
-		m.until(fairleadv1.MigrationState_MIGRATION_STATE_ROLLED_BACK)
-		reverses = append(reverses, time.Since(begin).Round(time.Millisecond))
+		reverses = append(reverses, m.thereAndBack(dedicated).Round(time.Millisecond))
 	}
 	slices.Sort(reverses)
 	t.Logf("reversed and cleaned up after %v", reverses)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/fairlead/fairlead/cell"
 	"github.com/fairlead/fairlead/cell/engine"
@@ -18,18 +17,8 @@ func (h Lanes) ExportLane(ctx context.Context, req *fairleadv1.ExportLaneRequest
 	if err != nil {
 		return nil, h.server.fail(ctx, err)
 	}
-	h.server.burden(req, resp)
+	resp.Answers, resp.AnswersSlow = h.server.answers.slow(req.GetAnswersSeen(), req.GetSlowAfter().AsDuration())
 	return resp, nil
-}
-
-// burden says what callers notice of what is asked of the cell.
-func (s *Server) burden(req *fairleadv1.ExportLaneRequest, resp *fairleadv1.ExportLaneResponse) {
-	now := time.Now()
-	_, p99 := s.commits.quantiles(now)
-	resp.CommitP99 = durationTo(p99)
-	_, p99 = s.answers.quantiles(now)
-	resp.AnswerP99 = durationTo(p99)
-	resp.Answers, resp.AnswersSlow = s.answers.slow(req.GetAnswersSeen(), req.GetSlowAfter().AsDuration())
 }
 
 func (s *Server) export(ctx context.Context, req *fairleadv1.ExportLaneRequest) (*fairleadv1.ExportLaneResponse, error) {

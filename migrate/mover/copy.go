@@ -154,7 +154,7 @@ func (r *round) get(ctx context.Context, from *fairleadv1.LaneCursor) (chunk, er
 			return c, err
 		}
 		now := time.Now()
-		r.throttle.observe(burden{piece.GetAnswers(), piece.GetAnswersSlow(), piece.GetAnswerP99().AsDuration()}, now)
+		r.throttle.observe(piece.GetAnswers(), piece.GetAnswersSlow(), now)
 		r.throttle.took(len(piece.GetRecords()), now)
 		stuck := proto.Equal(piece.GetNext(), from)
 		from = piece.GetNext()

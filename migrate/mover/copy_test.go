@@ -131,6 +131,7 @@ func TestThrottle(t *testing.T) {
 		most := rapid.Int64Range(migrate.BytesPerSecondMin, 64<<20).Draw(t, "most")
 		th := newThrottle(most, now)
 		th.begin(10 * time.Millisecond)
+		th.learn(20 * time.Millisecond)
 		began, taken, answers := now, 0.0, uint64(0)
 		for range rapid.IntRange(1, 200).Draw(t, "chunks") {
 			more, slow := rapid.Uint64Range(0, 300).Draw(t, "answers"), rapid.Int64Range(0, 3).Draw(t, "slow")
@@ -139,7 +140,7 @@ func TestThrottle(t *testing.T) {
 			}
 			answers += more
 			before, since := th.rate, now.Sub(th.adjusted)
-			th.observe(burden{answers, slow, 20 * time.Millisecond}, now)
+			th.observe(answers, slow, now)
 			switch {
 			case th.rate < min(rateMin, float64(most)) || th.rate > float64(most):
 				t.Fatalf("a rate of %v, of at most %d", th.rate, most)
@@ -174,6 +175,7 @@ func TestThrottleKeepsTheBudget(t *testing.T) {
 		now := time.Unix(1000, 0)
 		th := newThrottle(16<<20, now)
 		th.begin(4 * time.Millisecond)
+		th.learn(10 * time.Millisecond)
 		began, taken, answers, slow := now, 0.0, 0.0, 0.0
 		last := now
 		for owed := 0.0; now.Sub(began) < seconds*time.Second; {
@@ -188,7 +190,7 @@ func TestThrottleKeepsTheBudget(t *testing.T) {
 			}
 			told := math.Floor(owed)
 			owed, slow = owed-told, slow+told
-			th.observe(burden{uint64(answers), int64(told), 10 * time.Millisecond}, now)
+			th.observe(uint64(answers), int64(told), now)
 		}
 		if most := answers*slowThousandths/1000 + 2*owedMax; slow > most {
 			t.Errorf("%v of %v answers were slow, of at most %v", slow, answers, most)
@@ -210,7 +212,8 @@ func TestThrottleFindsTheBaseline(t *testing.T) {
 		if _, after := th.ask(); 50*time.Millisecond > after {
 			slow = 100
 		}
-		th.observe(burden{100 * n, slow, 50 * time.Millisecond}, now)
+		th.learn(50 * time.Millisecond)
+		th.observe(100*n, slow, now)
 	}
 	if th.rate < 16<<20 {
 		t.Errorf("it still goes at %v", th.rate)

@@ -290,7 +290,7 @@ func (c *fakeCell) ExportLane(ctx context.Context, r *fairleadv1.ExportLaneReque
 	}
 	slices.SortFunc(seeds, func(a, b fakeJob) int { return cmp.Compare(a.Seq, b.Seq) })
 	slices.SortFunc(changes, func(a, b fakeJob) int { return cmp.Compare(a.Change, b.Change) })
-	m := &fairleadv1.ExportLaneResponse{Next: next, Change: l.change, Index: c.index, CommitP99: durationpb.New(c.p99)}
+	m := &fairleadv1.ExportLaneResponse{Next: next, Change: l.change, Index: c.index}
 	var out []fakeJob
 	switch {
 	case len(seeds) > c.most:

@@ -200,6 +200,7 @@ func (d *driver) throttleLocked(r *migrate.Record, from cell.ID, now time.Time) 
 		d.throttles[from] = t
 	}
 	t.allow(r.Options.BytesPerSecond)
+	t.learn(d.seen.Cell(r, from).AnswerP99)
 	return t
 }
 

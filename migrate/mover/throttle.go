@@ -34,13 +34,6 @@ const (
 	baselineAfter = 30 * time.Second
 )
 
-// burden is what a source says of what its callers notice.
-type burden struct {
-	answers uint64        // that it has given so far; fewer than before under another leader
-	slow    int64         // of those since it was asked last
-	p99     time.Duration // of the latest; 0 for unknown
-}
-
 // throttle says how long a copy has to wait. It is a bucket of bytes which may be in debt: a chunk's size is known once it is there. Both lanes of a tenant
 // share one.
 type throttle struct {
@@ -52,6 +45,7 @@ type throttle struct {
 	adjusted time.Time
 	ceiling  float64       // half of the rate that was too much the last time
 	baseline time.Duration // the 99th percentile of the source's answers without a copy; 0 until it was asked
+	p99      time.Duration // what it is lately, as the source was asked last; 0 for unknown
 	answers  uint64        // that were counted
 	budget   float64       // slow answers that may be
 	slow     bool          // there were some since the rate was changed
@@ -97,22 +91,30 @@ func (t *throttle) ask() (seen uint64, slowAfter time.Duration) {
 	return t.answers, t.baseline * slowHundredths / 100
 }
 
-// observe takes what the source says. What was slow while both lanes asked is told to both, and the copy is the slower for it.
-func (t *throttle) observe(b burden, now time.Time) {
+// learn takes the 99th percentile of the source's latest answers; 0 for unknown.
+func (t *throttle) learn(p99 time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	more := b.answers
-	if b.answers >= t.answers {
+	t.p99 = p99
+}
+
+// observe takes how many answers the source has given so far, fewer than before under another leader, and how many of those since it was asked last were slow.
+// What was slow while both lanes asked is told to both, and the copy is the slower for it.
+func (t *throttle) observe(answers uint64, slow int64, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	more := answers
+	if answers >= t.answers {
 		more -= t.answers
 	}
-	t.answers = b.answers
-	t.budget = min(savedMax, max(-owedMax, t.budget+float64(more)*slowThousandths/1000-float64(b.slow)))
-	t.slow = t.slow || b.slow > 0
+	t.answers = answers
+	t.budget = min(savedMax, max(-owedMax, t.budget+float64(more)*slowThousandths/1000-float64(slow)))
+	t.slow = t.slow || slow > 0
 	switch since := now.Sub(t.adjusted); {
 	case t.budget >= 0 && since >= riseInterval:
 		t.rise(now)
 	case t.budget < 0 && since >= fallInterval:
-		t.fall(b.p99, now)
+		t.fall(now)
 	}
 }
 
@@ -124,7 +126,7 @@ func (t *throttle) rise(now time.Time) {
 	t.rate, t.adjusted, t.slow, t.least = min(t.most, t.rate+part), now, false, time.Time{}
 }
 
-func (t *throttle) fall(p99 time.Duration, now time.Time) {
+func (t *throttle) fall(now time.Time) {
 	if t.slow {
 		t.ceiling = max(t.floor(), t.rate/2)
 		t.rate, t.adjusted, t.slow = t.ceiling, now, false
@@ -135,7 +137,7 @@ func (t *throttle) fall(p99 time.Duration, now time.Time) {
 	case t.least.IsZero():
 		t.least = now
 	case now.Sub(t.least) >= baselineAfter:
-		t.baseline, t.budget, t.least, t.ceiling = max(baselineMin, p99), 0, time.Time{}, t.most
+		t.baseline, t.budget, t.least, t.ceiling = max(baselineMin, t.p99), 0, time.Time{}, t.most
 	}
 }
 

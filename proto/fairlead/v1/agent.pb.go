@@ -1136,14 +1136,12 @@ type ExportLaneResponse struct {
 	Change uint64 `protobuf:"varint,4,opt,name=change,proto3" json:"change,omitempty"`
 	Index  uint64 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`
 	// How many jobs are not yet seeded, and how many changes wait.
-	SeedLeft    int64                `protobuf:"varint,6,opt,name=seed_left,json=seedLeft,proto3" json:"seed_left,omitempty"`
-	ChangesLeft int64                `protobuf:"varint,7,opt,name=changes_left,json=changesLeft,proto3" json:"changes_left,omitempty"`
-	CommitP99   *durationpb.Duration `protobuf:"bytes,8,opt,name=commit_p99,json=commitP99,proto3" json:"commit_p99,omitempty"`
-	// How many submissions and reports, all tenants', this leader of the cell has answered; how many of those after answers_seen were slow, as far as
-	// that is remembered; and how long they lately took.
-	Answers       uint64               `protobuf:"varint,9,opt,name=answers,proto3" json:"answers,omitempty"`
-	AnswersSlow   int64                `protobuf:"varint,10,opt,name=answers_slow,json=answersSlow,proto3" json:"answers_slow,omitempty"`
-	AnswerP99     *durationpb.Duration `protobuf:"bytes,11,opt,name=answer_p99,json=answerP99,proto3" json:"answer_p99,omitempty"`
+	SeedLeft    int64 `protobuf:"varint,6,opt,name=seed_left,json=seedLeft,proto3" json:"seed_left,omitempty"`
+	ChangesLeft int64 `protobuf:"varint,7,opt,name=changes_left,json=changesLeft,proto3" json:"changes_left,omitempty"`
+	// How many submissions and reports, all tenants', this leader of the cell has answered; and how many of those after answers_seen were slow, as far as
+	// that is remembered. How long they took lately is in GetLanesResponse.
+	Answers       uint64 `protobuf:"varint,9,opt,name=answers,proto3" json:"answers,omitempty"`
+	AnswersSlow   int64  `protobuf:"varint,10,opt,name=answers_slow,json=answersSlow,proto3" json:"answers_slow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1227,13 +1225,6 @@ func (x *ExportLaneResponse) GetChangesLeft() int64 {
 	return 0
 }
 
-func (x *ExportLaneResponse) GetCommitP99() *durationpb.Duration {
-	if x != nil {
-		return x.CommitP99
-	}
-	return nil
-}
-
 func (x *ExportLaneResponse) GetAnswers() uint64 {
 	if x != nil {
 		return x.Answers
@@ -1246,13 +1237,6 @@ func (x *ExportLaneResponse) GetAnswersSlow() int64 {
 		return x.AnswersSlow
 	}
 	return 0
-}
-
-func (x *ExportLaneResponse) GetAnswerP99() *durationpb.Duration {
-	if x != nil {
-		return x.AnswerP99
-	}
-	return nil
 }
 
 // ImportLaneRequest is what is asked of LaneService.ImportLane.
@@ -4033,7 +4017,7 @@ const file_fairlead_v1_agent_proto_rawDesc = "" +
 	"\tbytes_max\x18\x05 \x01(\x05R\bbytesMax\x12!\n" +
 	"\fanswers_seen\x18\x06 \x01(\x04R\vanswersSeen\x128\n" +
 	"\n" +
-	"slow_after\x18\a \x01(\v2\x19.google.protobuf.DurationR\tslowAfter\"\x90\x03\n" +
+	"slow_after\x18\a \x01(\v2\x19.google.protobuf.DurationR\tslowAfter\"\xae\x02\n" +
 	"\x12ExportLaneResponse\x12\x18\n" +
 	"\arecords\x18\x01 \x01(\fR\arecords\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x03R\x05count\x12+\n" +
@@ -4041,14 +4025,11 @@ const file_fairlead_v1_agent_proto_rawDesc = "" +
 	"\x06change\x18\x04 \x01(\x04R\x06change\x12\x14\n" +
 	"\x05index\x18\x05 \x01(\x04R\x05index\x12\x1b\n" +
 	"\tseed_left\x18\x06 \x01(\x03R\bseedLeft\x12!\n" +
-	"\fchanges_left\x18\a \x01(\x03R\vchangesLeft\x128\n" +
-	"\n" +
-	"commit_p99\x18\b \x01(\v2\x19.google.protobuf.DurationR\tcommitP99\x12\x18\n" +
+	"\fchanges_left\x18\a \x01(\x03R\vchangesLeft\x12\x18\n" +
 	"\aanswers\x18\t \x01(\x04R\aanswers\x12!\n" +
 	"\fanswers_slow\x18\n" +
-	" \x01(\x03R\vanswersSlow\x128\n" +
-	"\n" +
-	"answer_p99\x18\v \x01(\v2\x19.google.protobuf.DurationR\tanswerP99\"\xf4\x01\n" +
+	" \x01(\x03R\vanswersSlowJ\x04\b\b\x10\tR\n" +
+	"commit_p99\"\xf4\x01\n" +
 	"\x11ImportLaneRequest\x12%\n" +
 	"\x04move\x18\x01 \x01(\v2\x11.fairlead.v1.MoveR\x04move\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12(\n" +
@@ -4400,89 +4381,87 @@ var file_fairlead_v1_agent_proto_depIdxs = []int32{
 	3,  // 23: fairlead.v1.ExportLaneRequest.cursor:type_name -> fairlead.v1.LaneCursor
 	57, // 24: fairlead.v1.ExportLaneRequest.slow_after:type_name -> google.protobuf.Duration
 	3,  // 25: fairlead.v1.ExportLaneResponse.next:type_name -> fairlead.v1.LaneCursor
-	57, // 26: fairlead.v1.ExportLaneResponse.commit_p99:type_name -> google.protobuf.Duration
-	57, // 27: fairlead.v1.ExportLaneResponse.answer_p99:type_name -> google.protobuf.Duration
-	2,  // 28: fairlead.v1.ImportLaneRequest.move:type_name -> fairlead.v1.Move
-	56, // 29: fairlead.v1.ImportLaneRequest.class:type_name -> fairlead.v1.Class
-	3,  // 30: fairlead.v1.ImportLaneRequest.cursor:type_name -> fairlead.v1.LaneCursor
-	3,  // 31: fairlead.v1.ImportLaneRequest.next:type_name -> fairlead.v1.LaneCursor
-	3,  // 32: fairlead.v1.ImportLaneResponse.cursor:type_name -> fairlead.v1.LaneCursor
-	2,  // 33: fairlead.v1.SetLaneModeRequest.move:type_name -> fairlead.v1.Move
-	56, // 34: fairlead.v1.SetLaneModeRequest.class:type_name -> fairlead.v1.Class
-	0,  // 35: fairlead.v1.SetLaneModeRequest.mode:type_name -> fairlead.v1.LaneMode
-	4,  // 36: fairlead.v1.SetLaneModeResponse.lane:type_name -> fairlead.v1.LaneView
-	2,  // 37: fairlead.v1.DigestLaneRequest.move:type_name -> fairlead.v1.Move
-	56, // 38: fairlead.v1.DigestLaneRequest.class:type_name -> fairlead.v1.Class
-	21, // 39: fairlead.v1.DigestLaneResponse.records:type_name -> fairlead.v1.LaneRecord
-	2,  // 40: fairlead.v1.WipeLaneRequest.move:type_name -> fairlead.v1.Move
-	56, // 41: fairlead.v1.WipeLaneRequest.class:type_name -> fairlead.v1.Class
-	2,  // 42: fairlead.v1.ProveLaneRequest.move:type_name -> fairlead.v1.Move
-	59, // 43: fairlead.v1.BootstrapRequest.voters:type_name -> fairlead.v1.Peer
-	60, // 44: fairlead.v1.RegisterRequest.agent:type_name -> fairlead.v1.Agent
-	60, // 45: fairlead.v1.RegisterResponse.control:type_name -> fairlead.v1.Agent
-	34, // 46: fairlead.v1.WatchRoutesResponse.keys:type_name -> fairlead.v1.KeyRoute
-	35, // 47: fairlead.v1.WatchRoutesResponse.lanes:type_name -> fairlead.v1.LaneRoute
-	36, // 48: fairlead.v1.WatchRoutesResponse.cells:type_name -> fairlead.v1.CellRoute
-	60, // 49: fairlead.v1.WatchRoutesResponse.control:type_name -> fairlead.v1.Agent
-	58, // 50: fairlead.v1.KeyRoute.expire_time:type_name -> google.protobuf.Timestamp
-	61, // 51: fairlead.v1.CellRoute.phase:type_name -> fairlead.v1.CellPhase
-	60, // 52: fairlead.v1.CellRoute.replicas:type_name -> fairlead.v1.Agent
-	59, // 53: fairlead.v1.OpenLogRequest.voters:type_name -> fairlead.v1.Peer
-	59, // 54: fairlead.v1.GetLogResponse.peers:type_name -> fairlead.v1.Peer
-	1,  // 55: fairlead.v1.ChangePeerRequest.change:type_name -> fairlead.v1.PeerChange
-	59, // 56: fairlead.v1.ChangePeerRequest.peer:type_name -> fairlead.v1.Peer
-	49, // 57: fairlead.v1.ConfigureRequest.organizations:type_name -> fairlead.v1.OrganizationPromise
-	50, // 58: fairlead.v1.ConfigureRequest.tenants:type_name -> fairlead.v1.TenantPromise
-	57, // 59: fairlead.v1.TenantPromise.starts_per:type_name -> google.protobuf.Duration
-	53, // 60: fairlead.v1.MeasureDemandResponse.tenants:type_name -> fairlead.v1.TenantUse
-	58, // 61: fairlead.v1.MeasureDemandResponse.time:type_name -> google.protobuf.Timestamp
-	26, // 62: fairlead.v1.RegistryService.Join:input_type -> fairlead.v1.JoinRequest
-	28, // 63: fairlead.v1.RegistryService.Bootstrap:input_type -> fairlead.v1.BootstrapRequest
-	30, // 64: fairlead.v1.RegistryService.Register:input_type -> fairlead.v1.RegisterRequest
-	32, // 65: fairlead.v1.RegistryService.WatchRoutes:input_type -> fairlead.v1.WatchRoutesRequest
-	37, // 66: fairlead.v1.ReplicaService.OpenLog:input_type -> fairlead.v1.OpenLogRequest
-	39, // 67: fairlead.v1.ReplicaService.GetLog:input_type -> fairlead.v1.GetLogRequest
-	41, // 68: fairlead.v1.ReplicaService.ChangePeer:input_type -> fairlead.v1.ChangePeerRequest
-	43, // 69: fairlead.v1.ReplicaService.Lead:input_type -> fairlead.v1.LeadRequest
-	45, // 70: fairlead.v1.ReplicaService.Save:input_type -> fairlead.v1.SaveRequest
-	47, // 71: fairlead.v1.TenancyService.Configure:input_type -> fairlead.v1.ConfigureRequest
-	51, // 72: fairlead.v1.TenancyService.MeasureDemand:input_type -> fairlead.v1.MeasureDemandRequest
-	54, // 73: fairlead.v1.TenancyService.ExplainTenancy:input_type -> fairlead.v1.ExplainTenancyRequest
-	7,  // 74: fairlead.v1.LaneService.GetLanes:input_type -> fairlead.v1.GetLanesRequest
-	9,  // 75: fairlead.v1.LaneService.StageLane:input_type -> fairlead.v1.StageLaneRequest
-	11, // 76: fairlead.v1.LaneService.TrackLane:input_type -> fairlead.v1.TrackLaneRequest
-	13, // 77: fairlead.v1.LaneService.ExportLane:input_type -> fairlead.v1.ExportLaneRequest
-	15, // 78: fairlead.v1.LaneService.ImportLane:input_type -> fairlead.v1.ImportLaneRequest
-	17, // 79: fairlead.v1.LaneService.SetLaneMode:input_type -> fairlead.v1.SetLaneModeRequest
-	19, // 80: fairlead.v1.LaneService.DigestLane:input_type -> fairlead.v1.DigestLaneRequest
-	22, // 81: fairlead.v1.LaneService.WipeLane:input_type -> fairlead.v1.WipeLaneRequest
-	24, // 82: fairlead.v1.LaneService.ProveLane:input_type -> fairlead.v1.ProveLaneRequest
-	27, // 83: fairlead.v1.RegistryService.Join:output_type -> fairlead.v1.JoinResponse
-	29, // 84: fairlead.v1.RegistryService.Bootstrap:output_type -> fairlead.v1.BootstrapResponse
-	31, // 85: fairlead.v1.RegistryService.Register:output_type -> fairlead.v1.RegisterResponse
-	33, // 86: fairlead.v1.RegistryService.WatchRoutes:output_type -> fairlead.v1.WatchRoutesResponse
-	38, // 87: fairlead.v1.ReplicaService.OpenLog:output_type -> fairlead.v1.OpenLogResponse
-	40, // 88: fairlead.v1.ReplicaService.GetLog:output_type -> fairlead.v1.GetLogResponse
-	42, // 89: fairlead.v1.ReplicaService.ChangePeer:output_type -> fairlead.v1.ChangePeerResponse
-	44, // 90: fairlead.v1.ReplicaService.Lead:output_type -> fairlead.v1.LeadResponse
-	46, // 91: fairlead.v1.ReplicaService.Save:output_type -> fairlead.v1.SaveResponse
-	48, // 92: fairlead.v1.TenancyService.Configure:output_type -> fairlead.v1.ConfigureResponse
-	52, // 93: fairlead.v1.TenancyService.MeasureDemand:output_type -> fairlead.v1.MeasureDemandResponse
-	55, // 94: fairlead.v1.TenancyService.ExplainTenancy:output_type -> fairlead.v1.ExplainTenancyResponse
-	8,  // 95: fairlead.v1.LaneService.GetLanes:output_type -> fairlead.v1.GetLanesResponse
-	10, // 96: fairlead.v1.LaneService.StageLane:output_type -> fairlead.v1.StageLaneResponse
-	12, // 97: fairlead.v1.LaneService.TrackLane:output_type -> fairlead.v1.TrackLaneResponse
-	14, // 98: fairlead.v1.LaneService.ExportLane:output_type -> fairlead.v1.ExportLaneResponse
-	16, // 99: fairlead.v1.LaneService.ImportLane:output_type -> fairlead.v1.ImportLaneResponse
-	18, // 100: fairlead.v1.LaneService.SetLaneMode:output_type -> fairlead.v1.SetLaneModeResponse
-	20, // 101: fairlead.v1.LaneService.DigestLane:output_type -> fairlead.v1.DigestLaneResponse
-	23, // 102: fairlead.v1.LaneService.WipeLane:output_type -> fairlead.v1.WipeLaneResponse
-	25, // 103: fairlead.v1.LaneService.ProveLane:output_type -> fairlead.v1.ProveLaneResponse
-	83, // [83:104] is the sub-list for method output_type
-	62, // [62:83] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	2,  // 26: fairlead.v1.ImportLaneRequest.move:type_name -> fairlead.v1.Move
+	56, // 27: fairlead.v1.ImportLaneRequest.class:type_name -> fairlead.v1.Class
+	3,  // 28: fairlead.v1.ImportLaneRequest.cursor:type_name -> fairlead.v1.LaneCursor
+	3,  // 29: fairlead.v1.ImportLaneRequest.next:type_name -> fairlead.v1.LaneCursor
+	3,  // 30: fairlead.v1.ImportLaneResponse.cursor:type_name -> fairlead.v1.LaneCursor
+	2,  // 31: fairlead.v1.SetLaneModeRequest.move:type_name -> fairlead.v1.Move
+	56, // 32: fairlead.v1.SetLaneModeRequest.class:type_name -> fairlead.v1.Class
+	0,  // 33: fairlead.v1.SetLaneModeRequest.mode:type_name -> fairlead.v1.LaneMode
+	4,  // 34: fairlead.v1.SetLaneModeResponse.lane:type_name -> fairlead.v1.LaneView
+	2,  // 35: fairlead.v1.DigestLaneRequest.move:type_name -> fairlead.v1.Move
+	56, // 36: fairlead.v1.DigestLaneRequest.class:type_name -> fairlead.v1.Class
+	21, // 37: fairlead.v1.DigestLaneResponse.records:type_name -> fairlead.v1.LaneRecord
+	2,  // 38: fairlead.v1.WipeLaneRequest.move:type_name -> fairlead.v1.Move
+	56, // 39: fairlead.v1.WipeLaneRequest.class:type_name -> fairlead.v1.Class
+	2,  // 40: fairlead.v1.ProveLaneRequest.move:type_name -> fairlead.v1.Move
+	59, // 41: fairlead.v1.BootstrapRequest.voters:type_name -> fairlead.v1.Peer
+	60, // 42: fairlead.v1.RegisterRequest.agent:type_name -> fairlead.v1.Agent
+	60, // 43: fairlead.v1.RegisterResponse.control:type_name -> fairlead.v1.Agent
+	34, // 44: fairlead.v1.WatchRoutesResponse.keys:type_name -> fairlead.v1.KeyRoute
+	35, // 45: fairlead.v1.WatchRoutesResponse.lanes:type_name -> fairlead.v1.LaneRoute
+	36, // 46: fairlead.v1.WatchRoutesResponse.cells:type_name -> fairlead.v1.CellRoute
+	60, // 47: fairlead.v1.WatchRoutesResponse.control:type_name -> fairlead.v1.Agent
+	58, // 48: fairlead.v1.KeyRoute.expire_time:type_name -> google.protobuf.Timestamp
+	61, // 49: fairlead.v1.CellRoute.phase:type_name -> fairlead.v1.CellPhase
+	60, // 50: fairlead.v1.CellRoute.replicas:type_name -> fairlead.v1.Agent
+	59, // 51: fairlead.v1.OpenLogRequest.voters:type_name -> fairlead.v1.Peer
+	59, // 52: fairlead.v1.GetLogResponse.peers:type_name -> fairlead.v1.Peer
+	1,  // 53: fairlead.v1.ChangePeerRequest.change:type_name -> fairlead.v1.PeerChange
+	59, // 54: fairlead.v1.ChangePeerRequest.peer:type_name -> fairlead.v1.Peer
+	49, // 55: fairlead.v1.ConfigureRequest.organizations:type_name -> fairlead.v1.OrganizationPromise
+	50, // 56: fairlead.v1.ConfigureRequest.tenants:type_name -> fairlead.v1.TenantPromise
+	57, // 57: fairlead.v1.TenantPromise.starts_per:type_name -> google.protobuf.Duration
+	53, // 58: fairlead.v1.MeasureDemandResponse.tenants:type_name -> fairlead.v1.TenantUse
+	58, // 59: fairlead.v1.MeasureDemandResponse.time:type_name -> google.protobuf.Timestamp
+	26, // 60: fairlead.v1.RegistryService.Join:input_type -> fairlead.v1.JoinRequest
+	28, // 61: fairlead.v1.RegistryService.Bootstrap:input_type -> fairlead.v1.BootstrapRequest
+	30, // 62: fairlead.v1.RegistryService.Register:input_type -> fairlead.v1.RegisterRequest
+	32, // 63: fairlead.v1.RegistryService.WatchRoutes:input_type -> fairlead.v1.WatchRoutesRequest
+	37, // 64: fairlead.v1.ReplicaService.OpenLog:input_type -> fairlead.v1.OpenLogRequest
+	39, // 65: fairlead.v1.ReplicaService.GetLog:input_type -> fairlead.v1.GetLogRequest
+	41, // 66: fairlead.v1.ReplicaService.ChangePeer:input_type -> fairlead.v1.ChangePeerRequest
+	43, // 67: fairlead.v1.ReplicaService.Lead:input_type -> fairlead.v1.LeadRequest
+	45, // 68: fairlead.v1.ReplicaService.Save:input_type -> fairlead.v1.SaveRequest
+	47, // 69: fairlead.v1.TenancyService.Configure:input_type -> fairlead.v1.ConfigureRequest
+	51, // 70: fairlead.v1.TenancyService.MeasureDemand:input_type -> fairlead.v1.MeasureDemandRequest
+	54, // 71: fairlead.v1.TenancyService.ExplainTenancy:input_type -> fairlead.v1.ExplainTenancyRequest
+	7,  // 72: fairlead.v1.LaneService.GetLanes:input_type -> fairlead.v1.GetLanesRequest
+	9,  // 73: fairlead.v1.LaneService.StageLane:input_type -> fairlead.v1.StageLaneRequest
+	11, // 74: fairlead.v1.LaneService.TrackLane:input_type -> fairlead.v1.TrackLaneRequest
+	13, // 75: fairlead.v1.LaneService.ExportLane:input_type -> fairlead.v1.ExportLaneRequest
+	15, // 76: fairlead.v1.LaneService.ImportLane:input_type -> fairlead.v1.ImportLaneRequest
+	17, // 77: fairlead.v1.LaneService.SetLaneMode:input_type -> fairlead.v1.SetLaneModeRequest
+	19, // 78: fairlead.v1.LaneService.DigestLane:input_type -> fairlead.v1.DigestLaneRequest
+	22, // 79: fairlead.v1.LaneService.WipeLane:input_type -> fairlead.v1.WipeLaneRequest
+	24, // 80: fairlead.v1.LaneService.ProveLane:input_type -> fairlead.v1.ProveLaneRequest
+	27, // 81: fairlead.v1.RegistryService.Join:output_type -> fairlead.v1.JoinResponse
+	29, // 82: fairlead.v1.RegistryService.Bootstrap:output_type -> fairlead.v1.BootstrapResponse
+	31, // 83: fairlead.v1.RegistryService.Register:output_type -> fairlead.v1.RegisterResponse
+	33, // 84: fairlead.v1.RegistryService.WatchRoutes:output_type -> fairlead.v1.WatchRoutesResponse
+	38, // 85: fairlead.v1.ReplicaService.OpenLog:output_type -> fairlead.v1.OpenLogResponse
+	40, // 86: fairlead.v1.ReplicaService.GetLog:output_type -> fairlead.v1.GetLogResponse
+	42, // 87: fairlead.v1.ReplicaService.ChangePeer:output_type -> fairlead.v1.ChangePeerResponse
+	44, // 88: fairlead.v1.ReplicaService.Lead:output_type -> fairlead.v1.LeadResponse
+	46, // 89: fairlead.v1.ReplicaService.Save:output_type -> fairlead.v1.SaveResponse
+	48, // 90: fairlead.v1.TenancyService.Configure:output_type -> fairlead.v1.ConfigureResponse
+	52, // 91: fairlead.v1.TenancyService.MeasureDemand:output_type -> fairlead.v1.MeasureDemandResponse
+	55, // 92: fairlead.v1.TenancyService.ExplainTenancy:output_type -> fairlead.v1.ExplainTenancyResponse
+	8,  // 93: fairlead.v1.LaneService.GetLanes:output_type -> fairlead.v1.GetLanesResponse
+	10, // 94: fairlead.v1.LaneService.StageLane:output_type -> fairlead.v1.StageLaneResponse
+	12, // 95: fairlead.v1.LaneService.TrackLane:output_type -> fairlead.v1.TrackLaneResponse
+	14, // 96: fairlead.v1.LaneService.ExportLane:output_type -> fairlead.v1.ExportLaneResponse
+	16, // 97: fairlead.v1.LaneService.ImportLane:output_type -> fairlead.v1.ImportLaneResponse
+	18, // 98: fairlead.v1.LaneService.SetLaneMode:output_type -> fairlead.v1.SetLaneModeResponse
+	20, // 99: fairlead.v1.LaneService.DigestLane:output_type -> fairlead.v1.DigestLaneResponse
+	23, // 100: fairlead.v1.LaneService.WipeLane:output_type -> fairlead.v1.WipeLaneResponse
+	25, // 101: fairlead.v1.LaneService.ProveLane:output_type -> fairlead.v1.ProveLaneResponse
+	81, // [81:102] is the sub-list for method output_type
+	60, // [60:81] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_agent_proto_init() }

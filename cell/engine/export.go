@@ -76,12 +76,14 @@ func (s *State) Export(lane cell.Lane, from Cursor, bytesMax, steps int) (record
 		t := k.changes.after(from.Change)
 		if t == nil {
 			from.Change = l.Change
-			w.portableAccount(s, l)
 			break
 		}
 		w.portableTrail(s, t)
 		count++
 		from.Change = t.number
+	}
+	if from.Change == l.Change { // what ends just where the room did, too: nothing comes after it
+		w.portableAccount(s, l)
 	}
 	return w.b, count, from, nil
 }

@@ -462,6 +462,31 @@ func TestTrackedDeletions(t *testing.T) {
 	}
 }
 
+// A copy whose last change ends just where the room does has the account all the same: nothing would bring it later.
+func TestCopyEndsWithTheAccount(t *testing.T) {
+	a, b := newSite(t, fixtureLimits()), newSite(t, fixtureLimits())
+	a.must(&engine.PolicyFact{Policy: sitePolicy()})
+	b.must(siteStage(2))
+	a.must(&engine.TrackFact{Lane: siteLane, Move: siteMove})
+	a.copyTo(b)
+	for steps := 1; steps < 8; steps++ {
+		for range 2 {
+			a.run(a.submit(fmt.Sprint(a.ids)))
+		}
+		for to := b.s.Lane(siteLane); to.Cursor != (engine.Cursor{Seeded: engine.SeededAll, Change: a.s.Lane(siteLane).Change}); {
+			begin := to.Cursor
+			records, _, next, err := a.s.Export(siteLane, begin, 1<<16, steps)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.must(&engine.ImportFact{Lane: siteLane, Move: siteMove, Begin: begin, End: next, Records: records})
+		}
+		if got, want := b.s.Lane(siteLane).Charged, a.s.Lane(siteLane).Charged; got != want {
+			t.Errorf("%d records at a time: charged %v, not %v", steps, got, want)
+		}
+	}
+}
+
 // TestImportRefused imports what must not be, none of which may change anything.
 func TestImportRefused(t *testing.T) {
 	a := newSite(t, fixtureLimits())

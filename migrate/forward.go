@@ -180,10 +180,8 @@ func (d *turn) catchingUp() {
 // shadowing compares what is copied with the source, as of one change if the lane stands still for long enough to have one.
 func (d *turn) shadowing() {
 	for _, c := range d.r.Order {
-		src, dst := d.seen(d.r.Source, c), d.seen(d.r.Target, c)
-		if common(src, dst) && src.Digest != dst.Digest {
-			d.giveUp(HeldDigest, fmt.Sprintf("%s differs as of change %d: %x at the source, %x at the target",
-				c, src.Change, src.Digest[:digestShown], dst.Digest[:digestShown]))
+		if why := d.difference(c); why != "" {
+			d.giveUp(HeldDigest, why)
 			return
 		}
 		d.digestUnlessCommon(c)
@@ -268,6 +266,7 @@ func (d *turn) next() cell.Class {
 func (d *turn) ramping() {
 	c := d.next()
 	switch {
+	case d.differs():
 	case c == 0:
 		d.pass(d.gates(), Event{Kind: EventPass})
 	case d.lane(c).Phase == Observing:
@@ -377,7 +376,7 @@ func (d *turn) breached(gates []Gate) bool {
 		lasting := failed(d.r.Gates, g.Name) && d.now.Sub(d.r.GatesAt) >= d.cfg.WindowTime
 		switch {
 		case g.Verdict != Fail || !ofHealth(g.Name) && g.Name != GateReverseLag:
-		case !lasting && g.Name != GateLoss:
+		case !lasting:
 		case g.Name == GateReverseLag:
 			d.hold(HeldLag, g.Evidence)
 			return true
@@ -389,9 +388,22 @@ func (d *turn) breached(gates []Gate) bool {
 	return false
 }
 
+// differs holds a migration at once of which the target serves something else than what follows at the source, and reports whether it does. Which of them is
+// right only a person can say, and the way back would be refused at its fence.
+func (d *turn) differs() bool {
+	g := d.lossGate()
+	if g.Verdict == Fail {
+		d.hold(HeldDigest, g.Evidence+"; migrate diff names what")
+	}
+	return g.Verdict == Fail
+}
+
 // cutOver keeps the way back open until the window is over.
 func (d *turn) cutOver() {
 	d.replicate()
+	if d.differs() {
+		return
+	}
 	until := d.r.Entered.Add(d.r.Options.RollbackWindow)
 	if d.now >= until {
 		d.propose(Event{Kind: EventComplete, Why: "the rollback window is over"})

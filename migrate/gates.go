@@ -30,13 +30,13 @@ const (
 	GateStart      = "start"       // jobs did not wait longer until they started than before
 	GateRate       = "rate"        // they were granted as often as before, where some waited all the time
 	GateCapacity   = "capacity"    // control's: the target has room. While a class is observed: for what is measured
-	GateLoss       = "loss"        // control's: something is missing, or was done twice. It reverses at once
+	GateLoss       = "loss"        // what the target serves is what follows at the source: nothing was lost since, or done twice
 )
 
 // ofHealth reports whether a gate says how the target serves: one of these that fails for long enough takes back what was moved.
 func ofHealth(name string) bool {
 	switch name {
-	case GateGrants, GateWait, GateErrors, GateStart, GateRate, GateCapacity, GateLoss:
+	case GateGrants, GateWait, GateErrors, GateStart, GateRate, GateCapacity:
 		return true
 	default:
 		return false
@@ -74,7 +74,7 @@ func (d *turn) gates() []Gate {
 	case Ramping:
 		return d.rampingGates(both)
 	case CutOver:
-		return bounded(both, []Gate{d.reverseGate()})
+		return bounded(both, []Gate{d.reverseGate(), d.lossGate()})
 	case Reversing:
 		return bounded(both, []Gate{d.reverseGate(), d.reverseDigestGate()})
 	case Draining, Released, Aborting, Aborted, RolledBack:
@@ -93,9 +93,9 @@ func (d *turn) rampingGates(both []Gate) []Gate {
 	c := d.next()
 	switch {
 	case c == 0:
-		return bounded(both, []Gate{d.reverseGate()})
+		return bounded(both, []Gate{d.reverseGate(), d.lossGate()})
 	case d.lane(c).Phase == Observing:
-		return bounded(d.served(), both, []Gate{d.grantsGate(c), d.waitGate(c)}, d.healthGates(c), []Gate{d.reverseGate()})
+		return bounded(d.served(), both, []Gate{d.grantsGate(c), d.waitGate(c)}, d.healthGates(c), []Gate{d.reverseGate(), d.lossGate()})
 	default:
 		return d.fenceGates(both)
 	}
@@ -247,24 +247,62 @@ func (d *turn) lagGate() Gate {
 	return gate(GateLag, true, "%d changes and %d bytes behind", records, bytes)
 }
 
-// digestGate demands equal digests as of one change; where a lane never stands still for long enough, that both can be computed is all there is to say before the
-// fence, which compares them in any case.
+// digestGate demands equal digests as of one change. A lane that never stands still for long enough was compared while it was copied; from a cell of an earlier
+// release no digests come with a copy, and then that both can be computed is all there is to say before the fence, which compares them in any case.
 func (d *turn) digestGate() Gate {
 	for _, c := range d.r.Order {
 		src, dst := d.seen(d.r.Source, c), d.seen(d.r.Target, c)
 		switch {
-		case common(src, dst) && src.Digest != dst.Digest:
-			return gate(GateDigest, false, "%s differs as of change %d", c, src.Change)
+		case d.difference(c) != "":
+			return gate(GateDigest, false, "%s", d.difference(c))
 		case common(src, dst):
 		case src.DigestDone < Whole || dst.DigestDone < Whole:
 			return gate(GateDigest, false, "that of %s is computed to %d of 1,000 at the source and %d at the target", c, src.DigestDone, dst.DigestDone)
 		case d.now.Sub(max(d.r.Entered, d.r.Resumed)) < d.cfg.ShadowMax:
 			return gate(GateDigest, false, "%s is of change %d at the source and of %d at the target", c, src.Change, dst.Cursor.Change)
+		case dst.Compared.Known:
 		default:
-			return Gate{Name: GateDigest, Verdict: Warn, Evidence: fmt.Sprintf("%s never stood still to be compared: that is done at the fence", c)}
+			return warn(GateDigest, "%s never stood still to be compared: that is done at the fence", c)
 		}
 	}
 	return gate(GateDigest, true, "both cells have the same")
+}
+
+// difference says that the cell which is filled with a class has something else than the other as of one change; it is empty where it has not, or where that
+// is not known.
+func (d *turn) difference(c cell.Class) string {
+	from := d.lane(c).Owner
+	to := d.r.other(from)
+	src, dst := d.seen(from, c), d.seen(to, c)
+	x := dst.Compared
+	if common(src, dst) {
+		x = Comparison{Known: true, Change: src.Change, From: src.Digest, To: dst.Digest}
+	}
+	if !x.differs() {
+		return ""
+	}
+	return fmt.Sprintf("%s differs as of change %d: %x at %s, %x at %s", c, x.Change, x.From[:digestShown], from, x.To[:digestShown], to)
+}
+
+// lossGate is of the classes that the target has. They were equal at the fence, and the source follows: if as of a later change they are not, something was lost
+// since or done twice, in one of both cells.
+func (d *turn) lossGate() Gate {
+	g := gate(GateLoss, true, "no class is at %s", d.r.Target)
+	for _, c := range d.r.Order {
+		if d.lane(c).Owner != d.r.Target {
+			continue
+		}
+		src, dst := d.seen(d.r.Source, c), d.seen(d.r.Target, c)
+		switch why := d.difference(c); {
+		case why != "":
+			return gate(GateLoss, false, "%s", why)
+		case !common(dst, src) && !src.Compared.Known:
+			return warn(GateLoss, "%s was not compared with what follows at %s yet", c, d.r.Source)
+		default:
+			g = gate(GateLoss, true, "what follows at %s is the same", d.r.Source)
+		}
+	}
+	return g
 }
 
 // computedGate demands that no digest is left to be computed at the fence.

@@ -101,7 +101,22 @@ func TestNextProposes(t *testing.T) {
 			w.o.Target.Lanes[i].Granted, w.r.GatesAt = 1, w.now
 			w.do(SetMode{Cell: w.r.Source, Class: batch, Mode: cell.ModeStandby, Epoch: w.r.Lanes[i].Epoch})
 		}, 0, "granted 100 times"},
-		"a reverse at a loss":              {inPhase(batch, Observing), func(w *ideal) { w.o.Gates = []Gate{{GateLoss, Fail, "job_1"}} }, EventReverse, "job_1"},
+		"a restart when digests of a copy differ": {inState(Shadowing), func(w *ideal) {
+			w.o.Target.Lanes[i].Compared = Comparison{Known: true, Change: 7, From: [32]byte{1}}
+			w.o.Target.Lanes[i].Cursor.Change++ // there is no common change
+		}, EventRestart, HeldDigest},
+		"a hold at a loss": {inPhase(batch, Observing), func(w *ideal) {
+			w.o.Source.Lanes[i].Compared = Comparison{Known: true, Change: 7, From: [32]byte{1}}
+			w.o.Source.Lanes[i].Cursor.Change++
+		}, EventHold, HeldDigest},
+		"a hold at a loss once cut over": {inState(CutOver), func(w *ideal) {
+			w.o.Source.Lanes[i].Compared = Comparison{Known: true, Change: 7, To: [32]byte{1}}
+			w.o.Source.Lanes[i].Cursor.Change++
+		}, EventHold, HeldDigest},
+		"no hold while it is the same": {inState(CutOver), func(w *ideal) {
+			w.o.Source.Lanes[i].Compared = Comparison{Known: true, Change: 7, From: [32]byte{1}, To: [32]byte{1}}
+			w.o.Source.Lanes[i].Cursor.Change++
+		}, 0, "rollback window"},
 		"a note of a breach":               {inPhase(batch, Observing), idle(false), EventGates, ""},
 		"a reverse when it lasts":          {inPhase(batch, Observing), idle(true), EventReverse, GateGrants},
 		"the next when the window is over": {inState(CutOver), func(w *ideal) { w.now = w.now.Add(25 * time.Hour) }, EventComplete, "window"},

@@ -37,6 +37,8 @@ type LaneSeen struct {
 	Digest       [32]byte
 	DigestChange uint64
 	DigestDone   int32 // thousandths
+	// Compared is of a lane that is filled: what the last chunk after which nothing was left has shown.
+	Compared Comparison
 	// Records counts what a wipe has to remove: jobs of every state, and keys. Charged is what the lane was charged, which a wipe forgets too.
 	Records int64
 	Charged cell.Cost
@@ -58,6 +60,17 @@ type LaneSeen struct {
 	// Health is how it did lately, while it was open in the cell: of a lane that has left, before it was fenced.
 	Health Health
 }
+
+// Comparison is of the digests of a lane in the cell that it is copied from and in the one it is copied to, as of one change, while both go on changing: the one
+// says its digest with the changes, and the other once it has applied them. The zero value is of none.
+type Comparison struct {
+	Known    bool
+	Change   uint64
+	From, To [32]byte
+}
+
+// differs reports whether the cells had something else as of the same change.
+func (c *Comparison) differs() bool { return c.Known && c.From != c.To }
 
 // HealthWindows is in how many windows in a row the target has to do worse.
 const HealthWindows = 2

@@ -70,7 +70,29 @@ func (s *Server) exportPiece(m moved, next *engine.Cursor, most int, resp *fairl
 	resp.SeedLeft, resp.ChangesLeft = s.state.ExportLeft(m.lane, after)
 	// A cursor that stands still is at the end, or before a record that the answer has no room for.
 	left := after.Seeded != engine.SeededAll || resp.GetChangesLeft() > 0
+	if !left && after.Change == l.Change {
+		resp.Digest = s.digestSum(m.lane)
+	}
 	return went && left && len(resp.GetRecords()) < most, nil
+}
+
+// digestSum returns a lane's digest; nil while it is not computed. The caller holds mu.
+func (s *Server) digestSum(lane cell.Lane) []byte {
+	if d, whole := s.state.Digest(lane); whole {
+		return d.Sum[:]
+	}
+	return nil
+}
+
+// filledSum returns the digest of a lane that is filled as of a cursor; nil when it is not computed, or the lane is elsewhere by now.
+func (s *Server) filledSum(m moved, at engine.Cursor) []byte {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	l := s.state.Lane(m.lane)
+	if l == nil || l.Move != m.move || l.Mode != cell.ModeStaged && l.Mode != cell.ModeStandby || l.Cursor != at || at.Seeded != engine.SeededAll {
+		return nil
+	}
+	return s.digestSum(m.lane)
 }
 
 // laneOf returns the lane that a move fills or follows. It returns engine.ErrTenantUnknown when there is none here, and engine.ErrMoveStale when it is
@@ -114,7 +136,9 @@ func (h Lanes) ImportLane(ctx context.Context, req *fairleadv1.ImportLaneRequest
 		return nil, s.fail(ctx, err)
 	}
 	s.survey.want(m.lane)
-	return &fairleadv1.ImportLaneResponse{Cursor: cursorTo(x.Result.Cursor), Index: x.Result.Index, Applied: true}, nil
+	return &fairleadv1.ImportLaneResponse{
+		Cursor: cursorTo(x.Result.Cursor), Index: x.Result.Index, Applied: true, Digest: s.filledSum(m, x.Result.Cursor),
+	}, nil
 }
 
 // importBytesMax is what one import may have: what one export has at most, which ends with a record of any size that there is.

@@ -106,8 +106,8 @@ func (s *Server) view(l *engine.Lane) *fairleadv1.LaneView {
 		Keys: l.Keys(), Bytes: bytes + endedBytes, Charged: int64(l.Charged), Submitted: l.Submitted, Granted: l.Granted,
 		PredictedWait: durationTo(s.lead.Predict(l.ID)), Health: s.health[l.ID].view(max(s.now(), s.state.Time())),
 	}
-	if d, whole := s.state.Digest(l.ID); whole && digested(l) {
-		m.Digest = d.Sum[:]
+	if digested(l) {
+		m.Digest = s.digestSum(l.ID)
 	}
 	if at, ok := s.lead.Oldest(l.ID); ok {
 		m.OldestWait = durationpb.New(max(0, s.now().Sub(at)))

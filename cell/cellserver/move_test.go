@@ -30,6 +30,8 @@ type pair struct {
 	epoch [2]uint64 // of each class's lane
 	move  *fairleadv1.Move
 	pause time.Duration // how long a fence lasts at least
+	// compared counts how often a copy came with both cells' digests.
+	compared int
 }
 
 func openPair(t *testing.T, change func(*Config)) *pair {
@@ -104,7 +106,11 @@ func (p *pair) copy(c fairleadv1.Class, chunk int32) *fairleadv1.ExportLaneRespo
 		if err != nil || !y.GetApplied() {
 			p.t.Fatalf("import: %v, %v", y, err)
 		}
-		cursor = y.GetCursor()
+		if cursor = y.GetCursor(); len(x.GetDigest()) > 0 && len(y.GetDigest()) > 0 {
+			if p.compared++; !bytes.Equal(x.GetDigest(), y.GetDigest()) {
+				p.t.Errorf("%v: the digests differ as of change %d", c, cursor.GetChange())
+			}
+		}
 		if x.GetSeedLeft() == 0 && x.GetChangesLeft() == 0 && cursor.GetSeeded() == engine.SeededAll {
 			return x
 		}
@@ -243,7 +249,11 @@ func TestMove(t *testing.T) {
 		b.wantState(b.acme, first, engine.Succeeded)
 		third := b.submit(b.acme, job(batch, "third"))
 
+		p.compared = 0
 		p.copy(batch, 0) // what changes in a lane that was filled is tracked from its opening on
+		if p.compared != 1 {
+			t.Errorf("the digests came %d times with a copy while the lane was served", p.compared)
+		}
 		p.switchOver(batch)
 		a.wantState(a.acme, first, engine.Succeeded)
 		a.wantState(a.acme, third, engine.Ready)

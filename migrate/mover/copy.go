@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fairlead/fairlead/cell"
+	"github.com/fairlead/fairlead/migrate"
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
 	"github.com/fairlead/fairlead/proto/fairlead/v1/fairleadv1connect"
 )
@@ -46,7 +47,18 @@ type round struct {
 // chunk is what ExportLane returned, and when it was asked for.
 type chunk struct {
 	*fairleadv1.ExportLaneResponse
-	asked time.Time
+	asked   time.Time
+	arrived []byte // the target's digest once it had it; empty where that is not computed
+}
+
+// comparison returns what the chunk has shown of both cells' lanes: of the zero value unless nothing was left after it, and both digests are computed.
+func (c chunk) comparison() migrate.Comparison {
+	out := migrate.Comparison{Change: c.GetNext().GetChange()}
+	if !c.last() || len(c.GetDigest()) != len(out.From) || len(c.arrived) != len(out.To) {
+		return migrate.Comparison{}
+	}
+	out.Known, out.From, out.To = true, [32]byte(c.GetDigest()), [32]byte(c.arrived)
+	return out
 }
 
 // with returns what c has and the piece after it.
@@ -83,11 +95,10 @@ func (r *round) copy(ctx context.Context) (int64, error) {
 		if ahead = nil; !c.last() && !r.over() {
 			ahead = r.readAhead(ctx, &reads, c.GetNext())
 		}
-		at, taken, err := r.put(ctx, c)
+		taken, err := r.put(ctx, &c)
 		if err != nil {
 			return moved, err
 		}
-		r.cursor = at
 		if !taken {
 			if turnedAway++; turnedAway == turnedAwayMax {
 				return moved, errElsewhere
@@ -180,24 +191,24 @@ func (r *round) export(ctx context.Context, from *fairleadv1.LaneCursor, req *fa
 	asked := time.Now()
 	req.Move, req.Tenant, req.Class, req.Cursor = r.move, r.tenant, r.class, from
 	m, err := r.from.ExportLane(ctx, req)
-	return chunk{m, asked}, err
+	return chunk{ExportLaneResponse: m, asked: asked}, err
 }
 
-// put gives the target a chunk, and reports where it is then and whether it took it.
-func (r *round) put(ctx context.Context, c chunk) (*fairleadv1.LaneCursor, bool, error) {
+// put gives the target a chunk, notes where it is then, and reports whether it took it.
+func (r *round) put(ctx context.Context, c *chunk) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.callMax)
 	defer cancel()
 	m, err := r.to.ImportLane(ctx, &fairleadv1.ImportLaneRequest{
 		Move: r.move, Tenant: r.tenant, Class: r.class, Records: c.GetRecords(), Cursor: r.cursor, Next: c.GetNext(),
 	})
 	if err != nil {
-		return nil, false, err
+		return false, err
 	}
-	at := m.GetCursor()
-	if at == nil {
-		at = &fairleadv1.LaneCursor{}
+	if r.cursor = m.GetCursor(); r.cursor == nil {
+		r.cursor = &fairleadv1.LaneCursor{}
 	}
-	return at, m.GetApplied(), nil
+	c.arrived = m.GetDigest()
+	return m.GetApplied(), nil
 }
 
 // cursorMessage returns a lane's place as cells say it.

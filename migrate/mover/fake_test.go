@@ -317,6 +317,9 @@ func (c *fakeCell) ExportLane(ctx context.Context, r *fairleadv1.ExportLaneReque
 		err = errors.Join(err, json.NewEncoder(&records).Encode(j))
 	}
 	m.Records = records.Bytes()
+	if next.GetSeeded() == math.MaxUint64 && next.GetChange() == l.change {
+		m.Digest = l.digest()
+	}
 	return m, err
 }
 
@@ -355,7 +358,7 @@ func (c *fakeCell) ImportLane(ctx context.Context, r *fairleadv1.ImportLaneReque
 		l.seq = max(l.seq, j.Seq)
 	}
 	l.cursor = proto.CloneOf(r.GetNext())
-	return &fairleadv1.ImportLaneResponse{Cursor: proto.CloneOf(l.cursor), Index: c.index, Applied: true}, nil
+	return &fairleadv1.ImportLaneResponse{Cursor: proto.CloneOf(l.cursor), Index: c.index, Applied: true, Digest: l.digest()}, nil
 }
 
 func (c *fakeCell) SetLaneMode(ctx context.Context, r *fairleadv1.SetLaneModeRequest) (*fairleadv1.SetLaneModeResponse, error) {

@@ -17,6 +17,7 @@ type copying struct {
 	complete              time.Time // when the source was asked for the last chunk after which nothing was left; zero for none yet
 	known                 bool      // what is left was asked for
 	seedLeft, changesLeft int64
+	compared              migrate.Comparison
 	broken                cell.ID // the cell that does not know any more what has changed; empty for none
 	attempt               uint32  // of which this is
 }
@@ -188,6 +189,9 @@ func (d *driver) copied(r *migrate.Record, e migrate.Copy, c chunk, at *fairlead
 	if c.last() {
 		one.complete = c.asked
 	}
+	if x := c.comparison(); x.Known {
+		one.compared = x
+	}
 	d.total.add(int64(len(c.GetRecords())), c.GetCount(), time.Now())
 }
 
@@ -218,7 +222,7 @@ func (d *driver) observed(r *migrate.Record, now time.Time) migrate.Observed {
 			to = r.Source
 		}
 		from, filled := &d.seen.Cell(r, one.from).Lanes[i], &d.seen.Cell(r, to).Lanes[i]
-		from.Broken = one.broken == one.from
+		from.Broken, filled.Compared = one.broken == one.from, one.compared
 		from.LagKnown, from.SeedLeft = one.known, one.seedLeft
 		from.ChangesLeft = one.changesLeft
 		if from.Change >= filled.Cursor.Change {

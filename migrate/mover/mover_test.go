@@ -459,6 +459,47 @@ func TestTakenBackFromBadTarget(t *testing.T) {
 	}
 }
 
+// What is lost at the target once it serves a class, or at the source that follows, is noticed while both go on, and holds the migration at once.
+func TestLossIsHeld(t *testing.T) {
+	for name, c := range map[string]struct {
+		cell  cell.ID
+		state migrate.State
+	}{
+		"by a target that is observed": {"west", migrate.Ramping},
+		"by a source that follows":     {"east", migrate.Ramping},
+		"by the target once cut over":  {"west", migrate.CutOver},
+		"by the source once cut over":  {"east", migrate.CutOver},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				control, w := newWorld(t, 60)
+				defer start(t, control.mover(t, nil))()
+				control.declare(t, "m", "ash", "east", "west", func(o *migrate.Options) { o.CanaryTime = 30 * time.Second })
+				until := func(what string, is func(migrate.Record) bool) {
+					t.Helper()
+					for began := time.Now(); time.Since(began) < 10*time.Minute; time.Sleep(20 * time.Millisecond) {
+						if r, _ := control.Record("m"); is(r) {
+							return
+						}
+						w.one(t)
+					}
+					t.Fatalf("never %s: it is %s", what, control.state("m"))
+				}
+				until("there", func(r migrate.Record) bool {
+					return r.State == c.state && r.Lanes[cell.ClassBatch.Index()].Phase >= migrate.Observing
+				})
+				began := time.Now()
+				control.cells[c.cell].set(func() { delete(control.cells[c.cell].lanes[laneKey{"ash", batch}].jobs, "ash-CLASS_BATCH-0") })
+				until("held", func(r migrate.Record) bool { return r.Held != "" })
+				r, _ := control.Record("m")
+				if took := time.Since(began); took > 3*time.Second || r.State != c.state || !strings.HasPrefix(r.Held, migrate.HeldDigest) {
+					t.Errorf("after %v it is %s", took, control.state("m"))
+				}
+			})
+		})
+	}
+}
+
 // A target that hangs while a lane takes nothing costs its longest pause, not more: the lane is opened at the source again.
 func TestPauseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -113,6 +113,7 @@ func (d *driver) copy(e migrate.Copy, lane cell.Lane) {
 	if l == nil {
 		return
 	}
+	var compared migrate.Comparison
 	for range 1 + w.r.IntN(4) {
 		begin := l.Cursor
 		records, _, next, err := from.state.Export(lane, begin, 1+w.r.IntN(4000), 1+w.r.IntN(50))
@@ -123,9 +124,27 @@ func (d *driver) copy(e migrate.Copy, lane cell.Lane) {
 		if err != nil || next == begin {
 			break
 		}
+		if x := compare(from.state, to.state, lane, next); x.Known {
+			if w.compared++; x.From != x.To {
+				w.t.Fatalf("%v has %x at %s and %x at %s, as of change %d", lane, x.From, e.From, x.To, e.To, x.Change)
+			}
+			compared = x
+		}
 	}
 	d.look(e.From)
 	d.look(e.To)
+	d.seen(e.To).Lanes[e.Class.Index()].Compared = compared
+}
+
+// compare compares what two cells have of a lane, where the one has all of the other's changes: no fault of what is simulated makes a difference.
+func compare(from, to *engine.State, lane cell.Lane, at engine.Cursor) migrate.Comparison {
+	src, dst := from.Lane(lane), to.Lane(lane)
+	if at.Seeded != engine.SeededAll || src.Change != at.Change || dst.Cursor != at {
+		return migrate.Comparison{}
+	}
+	x, here := from.Digest(lane)
+	y, there := to.Digest(lane)
+	return migrate.Comparison{Known: here && there, Change: at.Change, From: x.Sum, To: y.Sum}
 }
 
 func (d *driver) seen(id cell.ID) *migrate.CellSeen { return d.observed.Cell(&d.record, id) }

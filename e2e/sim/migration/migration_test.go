@@ -123,6 +123,7 @@ func run(t *testing.T, seed uint64) (ends map[string]int) {
 		m, _ := w.control.View().MigrationOf(tenant)
 		ends[m.State.String()]++
 	}
+	ends["compared"] = w.compared
 	return ends
 }
 
@@ -187,9 +188,9 @@ func TestMigrations(t *testing.T) {
 		}
 	})
 	t.Logf("ended: %v", ends)
-	for _, state := range []string{"released", "aborted", "rolled_back"} {
+	for _, state := range []string{"released", "aborted", "rolled_back", "compared"} {
 		if ends[state] == 0 {
-			t.Errorf("no run ended as %s: %v", state, ends)
+			t.Errorf("nothing was %s: %v", state, ends)
 		}
 	}
 }

@@ -44,6 +44,8 @@ type world struct {
 	won    map[cell.JobID]int // accepted outcomes that ended a job
 	faults bool
 	moves  int
+	// compared counts how often both cells' digests of a lane were compared while both went on.
+	compared int
 }
 
 type ackKey struct {

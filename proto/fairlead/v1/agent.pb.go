@@ -1140,8 +1140,10 @@ type ExportLaneResponse struct {
 	ChangesLeft int64 `protobuf:"varint,7,opt,name=changes_left,json=changesLeft,proto3" json:"changes_left,omitempty"`
 	// How many submissions and reports, all tenants', this leader of the cell has answered; and how many of those after answers_seen were slow, as far as
 	// that is remembered. How long they took lately is in GetLanesResponse.
-	Answers       uint64 `protobuf:"varint,9,opt,name=answers,proto3" json:"answers,omitempty"`
-	AnswersSlow   int64  `protobuf:"varint,10,opt,name=answers_slow,json=answersSlow,proto3" json:"answers_slow,omitempty"`
+	Answers     uint64 `protobuf:"varint,9,opt,name=answers,proto3" json:"answers,omitempty"`
+	AnswersSlow int64  `protobuf:"varint,10,opt,name=answers_slow,json=answersSlow,proto3" json:"answers_slow,omitempty"`
+	// The lane's digest as of the change at which next ends, when nothing was left after it and the digest is computed.
+	Digest        []byte `protobuf:"bytes,11,opt,name=digest,proto3" json:"digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1239,6 +1241,13 @@ func (x *ExportLaneResponse) GetAnswersSlow() int64 {
 	return 0
 }
 
+func (x *ExportLaneResponse) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
 // ImportLaneRequest is what is asked of LaneService.ImportLane.
 type ImportLaneRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1331,7 +1340,9 @@ type ImportLaneResponse struct {
 	Cursor *LaneCursor `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	Index  uint64      `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
 	// False when the cursor was another than the request's, and nothing was done.
-	Applied       bool `protobuf:"varint,3,opt,name=applied,proto3" json:"applied,omitempty"`
+	Applied bool `protobuf:"varint,3,opt,name=applied,proto3" json:"applied,omitempty"`
+	// The lane's digest as of the cursor, when it is computed, all jobs were copied and it was applied: equal to that of the source as of the same change.
+	Digest        []byte `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1385,6 +1396,13 @@ func (x *ImportLaneResponse) GetApplied() bool {
 		return x.Applied
 	}
 	return false
+}
+
+func (x *ImportLaneResponse) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
 }
 
 // SetLaneModeRequest is what is asked of LaneService.SetLaneMode.
@@ -4017,7 +4035,7 @@ const file_fairlead_v1_agent_proto_rawDesc = "" +
 	"\tbytes_max\x18\x05 \x01(\x05R\bbytesMax\x12!\n" +
 	"\fanswers_seen\x18\x06 \x01(\x04R\vanswersSeen\x128\n" +
 	"\n" +
-	"slow_after\x18\a \x01(\v2\x19.google.protobuf.DurationR\tslowAfter\"\xae\x02\n" +
+	"slow_after\x18\a \x01(\v2\x19.google.protobuf.DurationR\tslowAfter\"\xc6\x02\n" +
 	"\x12ExportLaneResponse\x12\x18\n" +
 	"\arecords\x18\x01 \x01(\fR\arecords\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x03R\x05count\x12+\n" +
@@ -4028,7 +4046,8 @@ const file_fairlead_v1_agent_proto_rawDesc = "" +
 	"\fchanges_left\x18\a \x01(\x03R\vchangesLeft\x12\x18\n" +
 	"\aanswers\x18\t \x01(\x04R\aanswers\x12!\n" +
 	"\fanswers_slow\x18\n" +
-	" \x01(\x03R\vanswersSlowJ\x04\b\b\x10\tR\n" +
+	" \x01(\x03R\vanswersSlow\x12\x16\n" +
+	"\x06digest\x18\v \x01(\fR\x06digestJ\x04\b\b\x10\tR\n" +
 	"commit_p99\"\xf4\x01\n" +
 	"\x11ImportLaneRequest\x12%\n" +
 	"\x04move\x18\x01 \x01(\v2\x11.fairlead.v1.MoveR\x04move\x12\x16\n" +
@@ -4036,11 +4055,12 @@ const file_fairlead_v1_agent_proto_rawDesc = "" +
 	"\x05class\x18\x03 \x01(\x0e2\x12.fairlead.v1.ClassR\x05class\x12\x18\n" +
 	"\arecords\x18\x04 \x01(\fR\arecords\x12/\n" +
 	"\x06cursor\x18\x05 \x01(\v2\x17.fairlead.v1.LaneCursorR\x06cursor\x12+\n" +
-	"\x04next\x18\x06 \x01(\v2\x17.fairlead.v1.LaneCursorR\x04next\"u\n" +
+	"\x04next\x18\x06 \x01(\v2\x17.fairlead.v1.LaneCursorR\x04next\"\x8d\x01\n" +
 	"\x12ImportLaneResponse\x12/\n" +
 	"\x06cursor\x18\x01 \x01(\v2\x17.fairlead.v1.LaneCursorR\x06cursor\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x18\n" +
-	"\aapplied\x18\x03 \x01(\bR\aapplied\"\xd4\x01\n" +
+	"\aapplied\x18\x03 \x01(\bR\aapplied\x12\x16\n" +
+	"\x06digest\x18\x04 \x01(\fR\x06digest\"\xd4\x01\n" +
 	"\x12SetLaneModeRequest\x12%\n" +
 	"\x04move\x18\x01 \x01(\v2\x11.fairlead.v1.MoveR\x04move\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12(\n" +

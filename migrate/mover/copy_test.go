@@ -201,22 +201,63 @@ func TestThrottleKeepsTheBudget(t *testing.T) {
 	})
 }
 
-// A source that is slow by itself becomes what the copy is measured by: it is not spared for ever.
+// A source that is slow at the least rate is left alone for a while. One that is as slow by itself becomes what the copy is measured by, and is not spared for
+// ever; one that is slow by the copy is spared, and left alone ever more seldom.
 func TestThrottleFindsTheBaseline(t *testing.T) {
+	const fine, slow = 5 * time.Millisecond, 50 * time.Millisecond
+	for name, c := range map[string]struct {
+		alone time.Duration
+		rate  float64
+		rests int
+	}{
+		"by itself":   {slow, 16 << 20, 1},
+		"by the copy": {fine, rateMin, 4}, // after 30, 60, 120 and 240 s
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Unix(1000, 0)
+			th := newThrottle(16<<20, now)
+			th.allow(16<<20, true)
+			th.begin(fine)
+			answers, rests, resting := uint64(0), 0, false
+			for range 600 {
+				now = now.Add(time.Second)
+				answers += 100
+				was := resting
+				resting = th.owes(now) >= time.Second
+				if resting && !was {
+					rests++
+				}
+				if resting {
+					th.learn(c.alone)
+					continue
+				}
+				many := int64(0)
+				if _, after := th.ask(); slow > after {
+					many = 100
+				}
+				th.learn(slow)
+				th.observe(answers, many, now)
+			}
+			if th.rate != c.rate || rests != c.rests {
+				t.Errorf("it rested %d times, and goes at %v", rests, th.rate)
+			}
+		})
+	}
+}
+
+// While the last changes are copied nothing rests.
+func TestThrottleRestsWhileSeeding(t *testing.T) {
 	now := time.Unix(1000, 0)
 	th := newThrottle(16<<20, now)
-	th.begin(10 * time.Millisecond)
-	for n := range uint64(200) {
+	th.allow(16<<20, false)
+	th.begin(time.Millisecond)
+	for n := range uint64(600) {
 		now = now.Add(time.Second)
-		slow := int64(0)
-		if _, after := th.ask(); 50*time.Millisecond > after {
-			slow = 100
+		th.learn(time.Second)
+		th.observe(100*n, 100, now)
+		if wait := th.owes(now); wait > 0 {
+			t.Fatalf("it rests for %v", wait)
 		}
-		th.learn(50 * time.Millisecond)
-		th.observe(100*n, slow, now)
-	}
-	if th.rate < 16<<20 {
-		t.Errorf("it still goes at %v", th.rate)
 	}
 }
 

@@ -203,7 +203,7 @@ func (d *driver) throttleLocked(r *migrate.Record, from cell.ID, now time.Time) 
 		t.begin(d.seen.Cell(r, from).Baseline)
 		d.throttles[from] = t
 	}
-	t.allow(r.Options.BytesPerSecond)
+	t.allow(r.Options.BytesPerSecond, r.State == migrate.Seeding)
 	t.learn(d.seen.Cell(r, from).AnswerP99)
 	return t
 }

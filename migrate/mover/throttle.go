@@ -10,7 +10,7 @@ import (
 // time has made up for it. So the copy finds what the source can bear, and over all of it the 99th percentile stays where it is allowed to be.
 const (
 	// rateMin is what is copied however slow the source is, where as much is allowed: a copy that stands still never ends.
-	rateMin = 512 << 10
+	rateMin = 384 << 10
 	// rateStart is the part of what is allowed that a copy begins with, rateRise the part of itself by which the rate rises, and rateCreep the one by which it
 	// rises further from half of what was too much the last time.
 	rateStart = 16
@@ -21,8 +21,8 @@ const (
 	// riseInterval is between two rises of the rate: as long as it takes to see what the last one did. fallInterval is between two falls.
 	riseInterval = 500 * time.Millisecond
 	fallInterval = 100 * time.Millisecond
-	// slowHundredths is how many hundredths of the baseline an answer may take before it is slow: 1.25 times.
-	slowHundredths = 125
+	// slowPercent is how many hundredths of the baseline an answer may take before it is slow: 1.25 times.
+	slowPercent, percentAll = 125, 100
 	// slowThousandths is how many of a thousand answers may be slow: fewer than the ten that make a 99th percentile, for some would be in any case.
 	slowThousandths = 5
 	// savedMax bounds what is saved, in slow answers, and owedMax what is owed: what was long ago does not count for ever.
@@ -30,8 +30,11 @@ const (
 	owedMax  = 10
 	// baselineMin is what counts as a baseline at least: below it, what differs is noise.
 	baselineMin = 2 * time.Millisecond
-	// baselineAfter is how long the source must have been slow at the least rate until that is taken to be how it is: it is not the copy then.
-	baselineAfter = 30 * time.Second
+	// baselineAfter is how long the source must have been slow at the least rate until nothing is copied for restTime: how slow it is without a copy becomes
+	// what it is measured by. While that is no slower than it was it is the copy, and the next rest comes twice as late, after baselineAfterMax at most.
+	baselineAfter, baselineAfterMax = 30 * time.Second, 10 * time.Minute
+	// restTime is longer than what a source tells its 99th percentile of.
+	restTime = 11 * time.Second
 )
 
 // throttle says how long a copy has to wait. It is a bucket of bytes which may be in debt: a chunk's size is known once it is there. Both lanes of a tenant
@@ -50,20 +53,24 @@ type throttle struct {
 	budget   float64       // slow answers that may be
 	slow     bool          // there were some since the rate was changed
 	least    time.Time     // since when it goes at the least rate, and the budget is used up all the same; zero for not
+	rests    time.Duration // how long that may last
+	mayRest  bool
+	rest     time.Time // until when nothing is copied; zero for not
+	rested   bool      // what was slow since the source was asked last is none of the copy's
 }
 
 func newThrottle(most int64, now time.Time) *throttle {
-	t := &throttle{filled: now, adjusted: now, most: float64(most)}
+	t := &throttle{filled: now, adjusted: now, most: float64(most), rests: baselineAfter}
 	t.rate, t.ceiling = max(t.floor(), t.most/rateStart), t.most
 	t.tokens = t.most * burstMax.Seconds()
 	return t
 }
 
-// allow changes what is allowed.
-func (t *throttle) allow(most int64) {
+// allow changes what is allowed, and says whether the copy may rest: not while somebody waits for the last changes.
+func (t *throttle) allow(most int64, rest bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.most = float64(most)
+	t.most, t.mayRest = float64(most), rest
 	t.rate = min(max(t.rate, t.floor()), t.most)
 }
 
@@ -88,7 +95,7 @@ func (t *throttle) begin(p99 time.Duration) {
 func (t *throttle) ask() (seen uint64, slowAfter time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.answers, t.baseline * slowHundredths / 100
+	return t.answers, t.baseline * slowPercent / percentAll
 }
 
 // learn takes the 99th percentile of the source's latest answers; 0 for unknown.
@@ -108,6 +115,10 @@ func (t *throttle) observe(answers uint64, slow int64, now time.Time) {
 		more -= t.answers
 	}
 	t.answers = answers
+	if t.rested {
+		t.rested = false
+		return
+	}
 	t.budget = min(savedMax, max(-owedMax, t.budget+float64(more)*slowThousandths/1000-float64(slow)))
 	t.slow = t.slow || slow > 0
 	switch since := now.Sub(t.adjusted); {
@@ -136,9 +147,26 @@ func (t *throttle) fall(now time.Time) {
 		t.least = time.Time{}
 	case t.least.IsZero():
 		t.least = now
-	case now.Sub(t.least) >= baselineAfter:
-		t.baseline, t.budget, t.least, t.ceiling = max(baselineMin, t.p99), 0, time.Time{}, t.most
+	case t.mayRest && now.Sub(t.least) >= t.rests:
+		t.least, t.rest = time.Time{}, now.Add(restTime)
 	}
+}
+
+// resting returns how much longer nothing is copied. Once that is over what the source was meanwhile is what it is measured by.
+func (t *throttle) resting(now time.Time) time.Duration {
+	switch {
+	case t.rest.IsZero():
+		return 0
+	case now.Before(t.rest):
+		return t.rest.Sub(now)
+	}
+	was := t.baseline
+	t.baseline = max(baselineMin, t.p99)
+	t.rest, t.rested, t.budget, t.adjusted, t.filled = time.Time{}, true, 0, now, now
+	if t.rests = min(2*t.rests, baselineAfterMax); t.baseline*percentAll > was*slowPercent {
+		t.rests, t.ceiling = baselineAfter, t.most
+	}
+	return 0
 }
 
 // owes returns how long to wait before the next chunk.
@@ -148,11 +176,9 @@ func (t *throttle) owes(now time.Time) time.Duration { return t.took(0, now) }
 func (t *throttle) took(n int, now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	rest := t.resting(now)
 	t.tokens = min(t.most*burstMax.Seconds(), t.tokens+t.rate*now.Sub(t.filled).Seconds())
 	t.filled = now
 	t.tokens -= float64(n)
-	if t.tokens >= 0 {
-		return 0
-	}
-	return time.Duration(-t.tokens / t.rate * float64(time.Second))
+	return max(rest, time.Duration(max(0, -t.tokens)/t.rate*float64(time.Second)))
 }

@@ -104,7 +104,7 @@ func (a *app) printMigration(p *output.Printer, m *fairleadv1.Migration) error {
 		{Key: "Begun", Value: a.when(m.GetCreateTime())},
 		{Key: "Ended", Value: a.when(m.GetEndTime())},
 		{Key: "Copied", Value: moveview.Copied(m.GetProgress())},
-		{Key: "Behind", Value: behindText(m)},
+		{Key: "Lag", Value: lagText(m)},
 		{Key: "Throttled", Value: throttleText(m)},
 		{Key: "Next step", Value: output.Safe(m.GetNextStep())},
 		{Key: "To undo", Value: output.Safe(m.GetUndo())},
@@ -136,8 +136,8 @@ func (a *app) printMigration(p *output.Printer, m *fairleadv1.Migration) error {
 	return section(p, gateColumns(), gateRows(m.GetGates()))
 }
 
-// behindText is how far the copy is behind, while there is one that follows.
-func behindText(m *fairleadv1.Migration) string {
+// lagText is how far the copy is behind, while there is one that follows.
+func lagText(m *fairleadv1.Migration) string {
 	if moveview.Ended(m) {
 		return output.None
 	}

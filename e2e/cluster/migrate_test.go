@@ -25,6 +25,12 @@ const (
 // movesEnv says how often a tenant is moved; more for the figures that docs/BENCHMARKS.md has.
 const movesEnv = "FAIRLEAD_MIGRATION_ROUNDS"
 
+// standstillEnv says for how many seconds a source stands still at its fence, and cutEnv for how many a gateway is cut off after the source has let go of the tenant.
+const (
+	standstillEnv = "FAIRLEAD_STANDSTILL_SECONDS"
+	cutEnv        = "FAIRLEAD_CUT_SECONDS"
+)
+
 // moves drives migrations of one tenant.
 type moves struct {
 	tb     testing.TB
@@ -255,7 +261,7 @@ func TestMigrationWithASourceThatStandsStill(t *testing.T) {
 	m.until(fairleadv1.MigrationState_MIGRATION_STATE_READY, fairleadv1.MigrationState_MIGRATION_STATE_RAMPING, fairleadv1.MigrationState_MIGRATION_STATE_CUT_OVER)
 	source := c.MustLead(pool)
 	source.Process.Pause()
-	harness.Pause(t, time.Duration(numberOf(t, "FAIRLEAD_STANDSTILL_SECONDS", 6))*time.Second)
+	harness.Pause(t, time.Duration(numberOf(t, standstillEnv, 6))*time.Second)
 	source.Process.Resume()
 	m.cutOver()
 	whale.finish(t)
@@ -280,6 +286,8 @@ func TestGatewayThatMissedTheMove(t *testing.T) {
 	m.cutOver()
 	m.act(fairleadv1.MigrationAction_MIGRATION_ACTION_COMPLETE)
 	m.until(fairleadv1.MigrationState_MIGRATION_STATE_RELEASED)
+
+	harness.Pause(t, time.Duration(numberOf(t, cutEnv, 1))*time.Second)
 
 	cfg := c.ClientConfig("whale")
 	cfg.Addr = "https://" + late.API()

@@ -176,8 +176,8 @@ func (a *app) migrateThrottleCommand() *cobra.Command {
 	cmd := a.controlCommand(&cobra.Command{
 		Use: "throttle --tenant TENANT --bytes-per-second SIZE", Short: "Change how fast a migration copies",
 		Long: `Throttle bounds how fast a migration copies from now on. Whatever the bound, it slows down by itself while callers of the source wait longer
-than before it began; while a class stands still nothing is slowed down.`,
-		Example: "  fairlead migrate throttle --tenant acme --bytes-per-second 4MiB",
+than before it began: to a 48th of the bound, or to 384 KiB/s where that is more. While a class stands still nothing is slowed down.`,
+		Example: "  fairlead migrate throttle --tenant acme --bytes-per-second 4MiB\n  fairlead migrate throttle --tenant acme --bytes-per-second 256MiB",
 	}, c)
 	cmd.Flags().Var(&rate, "bytes-per-second", "how fast it copies at most, such as 8MiB; required")
 	completeNothing(cmd, "bytes-per-second")

@@ -142,7 +142,7 @@ func TestThrottle(t *testing.T) {
 			before, since := th.rate, now.Sub(th.adjusted)
 			th.observe(answers, slow, now)
 			switch {
-			case th.rate < min(rateMin, float64(most)) || th.rate > float64(most):
+			case th.rate < min(max(rateMin, float64(most)/leastPart), float64(most)) || th.rate > float64(most):
 				t.Fatalf("a rate of %v, of at most %d", th.rate, most)
 			case th.budget > savedMax || th.budget < -owedMax:
 				t.Fatalf("a budget of %v", th.budget)

@@ -45,6 +45,7 @@ type fakeLane struct {
 	jobs    map[string]fakeJob
 	seq     uint64
 	granted int64
+	sum     []byte // the digest, until a job changes; nil for not computed
 }
 
 type laneKey struct {
@@ -131,7 +132,7 @@ func (l *fakeLane) put(j fakeJob) {
 		l.change++
 		j.Change = l.change
 	}
-	l.jobs[j.ID] = j
+	l.jobs[j.ID], l.sum = j, nil
 }
 
 // jobs returns what a lane holds, by id.
@@ -192,11 +193,15 @@ func (c *fakeCell) lane(tenant string, class fairleadv1.Class, m *fairleadv1.Mov
 }
 
 func (l *fakeLane) digest() []byte {
+	if l.sum != nil {
+		return l.sum
+	}
 	h := sha256.New()
 	for _, id := range slices.Sorted(maps.Keys(l.jobs)) {
 		fmt.Fprintln(h, id, l.jobs[id].Seq, l.jobs[id].Value)
 	}
-	return h.Sum(nil)
+	l.sum = h.Sum(nil)
+	return l.sum
 }
 
 func (l *fakeLane) view(class fairleadv1.Class) *fairleadv1.LaneView {
@@ -352,6 +357,7 @@ func (c *fakeCell) ImportLane(ctx context.Context, r *fairleadv1.ImportLaneReque
 		in = append(in, j)
 	}
 	c.index++
+	l.sum = nil
 	for _, j := range in {
 		j.Change = 0
 		l.jobs[j.ID] = j
@@ -424,6 +430,7 @@ func (c *fakeCell) WipeLane(ctx context.Context, r *fairleadv1.WipeLaneRequest) 
 		return nil, connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("%v is not wiped", l.mode))
 	}
 	c.index++
+	l.sum = nil
 	n := 0
 	for _, id := range slices.Sorted(maps.Keys(l.jobs)) {
 		if n++; n > c.most {

@@ -474,7 +474,7 @@ func TestLossIsHeld(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				control, w := newWorld(t, 60)
 				defer start(t, control.mover(t, nil))()
-				control.declare(t, "m", "ash", "east", "west", func(o *migrate.Options) { o.CanaryTime = 30 * time.Second })
+				control.declare(t, "m", "ash", "east", "west", func(o *migrate.Options) { o.CanaryTime = 3 * time.Second })
 				until := func(what string, is func(migrate.Record) bool) {
 					t.Helper()
 					for began := time.Now(); time.Since(began) < 10*time.Minute; time.Sleep(20 * time.Millisecond) {
@@ -489,7 +489,11 @@ func TestLossIsHeld(t *testing.T) {
 					return r.State == c.state && r.Lanes[cell.ClassBatch.Index()].Phase >= migrate.Observing
 				})
 				began := time.Now()
-				control.cells[c.cell].set(func() { delete(control.cells[c.cell].lanes[laneKey{"ash", batch}].jobs, "ash-CLASS_BATCH-0") })
+				control.cells[c.cell].set(func() {
+					l := control.cells[c.cell].lanes[laneKey{"ash", batch}]
+					delete(l.jobs, "ash-CLASS_BATCH-0")
+					l.sum = nil
+				})
 				until("held", func(r migrate.Record) bool { return r.Held != "" })
 				r, _ := control.Record("m")
 				if took := time.Since(began); took > 3*time.Second || r.State != c.state || !strings.HasPrefix(r.Held, migrate.HeldDigest) {

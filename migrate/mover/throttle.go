@@ -9,8 +9,10 @@ import (
 // times what 99 of a hundred took before anything was copied. While the budget holds the rate rises, and once it is used up it falls until what is answered in
 // time has made up for it. So the copy finds what the source can bear, and over all of it the 99th percentile stays where it is allowed to be.
 const (
-	// rateMin is what is copied however slow the source is, where as much is allowed: a copy that stands still never ends.
-	rateMin = 384 << 10
+	// rateMin is what is copied however slow the source is, where as much is allowed: a copy that stands still never ends. Where more than usual is allowed so is
+	// more at the least, a leastPart of it: whoever is in a hurry is heard.
+	rateMin   = 384 << 10
+	leastPart = 48
 	// rateStart is the part of what is allowed that a copy begins with, rateRise the part of itself by which the rate rises, and rateCreep the one by which it
 	// rises further from half of what was too much the last time.
 	rateStart = 16
@@ -75,7 +77,7 @@ func (t *throttle) allow(most int64, rest bool) {
 }
 
 // floor is the least rate.
-func (t *throttle) floor() float64 { return min(rateMin, t.most) }
+func (t *throttle) floor() float64 { return min(max(rateMin, t.most/leastPart), t.most) }
 
 // slowed reports whether it goes slower than allowed because the source suffers.
 func (t *throttle) slowed() bool {

@@ -1143,7 +1143,7 @@ type ExportLaneResponse struct {
 	Answers     uint64 `protobuf:"varint,9,opt,name=answers,proto3" json:"answers,omitempty"`
 	AnswersSlow int64  `protobuf:"varint,10,opt,name=answers_slow,json=answersSlow,proto3" json:"answers_slow,omitempty"`
 	// The lane's digest as of the change at which next ends, when nothing was left after it and the digest is computed.
-	Digest        []byte `protobuf:"bytes,11,opt,name=digest,proto3" json:"digest,omitempty"`
+	Digest        []byte `protobuf:"bytes,12,opt,name=digest,proto3" json:"digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4035,7 +4035,7 @@ const file_fairlead_v1_agent_proto_rawDesc = "" +
 	"\tbytes_max\x18\x05 \x01(\x05R\bbytesMax\x12!\n" +
 	"\fanswers_seen\x18\x06 \x01(\x04R\vanswersSeen\x128\n" +
 	"\n" +
-	"slow_after\x18\a \x01(\v2\x19.google.protobuf.DurationR\tslowAfter\"\xc6\x02\n" +
+	"slow_after\x18\a \x01(\v2\x19.google.protobuf.DurationR\tslowAfter\"\xd8\x02\n" +
 	"\x12ExportLaneResponse\x12\x18\n" +
 	"\arecords\x18\x01 \x01(\fR\arecords\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x03R\x05count\x12+\n" +
@@ -4047,8 +4047,9 @@ const file_fairlead_v1_agent_proto_rawDesc = "" +
 	"\aanswers\x18\t \x01(\x04R\aanswers\x12!\n" +
 	"\fanswers_slow\x18\n" +
 	" \x01(\x03R\vanswersSlow\x12\x16\n" +
-	"\x06digest\x18\v \x01(\fR\x06digestJ\x04\b\b\x10\tR\n" +
-	"commit_p99\"\xf4\x01\n" +
+	"\x06digest\x18\f \x01(\fR\x06digestJ\x04\b\b\x10\tJ\x04\b\v\x10\fR\n" +
+	"commit_p99R\n" +
+	"answer_p99\"\xf4\x01\n" +
 	"\x11ImportLaneRequest\x12%\n" +
 	"\x04move\x18\x01 \x01(\v2\x11.fairlead.v1.MoveR\x04move\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12(\n" +

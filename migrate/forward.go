@@ -180,8 +180,8 @@ func (d *turn) catchingUp() {
 // shadowing compares what is copied with the source, as of one change if the lane stands still for long enough to have one.
 func (d *turn) shadowing() {
 	for _, c := range d.r.Order {
-		if why := d.difference(c); why != "" {
-			d.giveUp(HeldDigest, why)
+		if x := d.comparison(c); x.differs() {
+			d.giveUp(HeldDigest, x.text(c, d.r.Source, d.r.Target))
 			return
 		}
 		d.digestUnlessCommon(c)

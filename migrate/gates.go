@@ -119,6 +119,10 @@ func gate(name string, ok bool, evidence string, args ...any) Gate {
 	return g
 }
 
+func warn(name, evidence string, args ...any) Gate {
+	return Gate{Name: name, Verdict: Warn, Evidence: fmt.Sprintf(evidence, args...)}
+}
+
 // reaches is the part of a gate that is about a cell as such; ok says whether the rest needs to be looked at.
 func (d *turn) reaches(name string, id cell.ID) (g Gate, ok bool) {
 	switch s := d.o.Cell(d.r, id); {
@@ -252,15 +256,15 @@ func (d *turn) lagGate() Gate {
 func (d *turn) digestGate() Gate {
 	for _, c := range d.r.Order {
 		src, dst := d.seen(d.r.Source, c), d.seen(d.r.Target, c)
-		switch {
-		case d.difference(c) != "":
-			return gate(GateDigest, false, "%s", d.difference(c))
+		switch x := d.comparison(c); {
+		case x.differs():
+			return gate(GateDigest, false, "%s", x.text(c, d.r.Source, d.r.Target))
 		case common(src, dst):
 		case src.DigestDone < Whole || dst.DigestDone < Whole:
 			return gate(GateDigest, false, "that of %s is computed to %d of 1,000 at the source and %d at the target", c, src.DigestDone, dst.DigestDone)
 		case d.now.Sub(max(d.r.Entered, d.r.Resumed)) < d.cfg.ShadowMax:
 			return gate(GateDigest, false, "%s is of change %d at the source and of %d at the target", c, src.Change, dst.Cursor.Change)
-		case dst.Compared.Known:
+		case x.Known:
 		default:
 			return warn(GateDigest, "%s never stood still to be compared: that is done at the fence", c)
 		}
@@ -268,20 +272,14 @@ func (d *turn) digestGate() Gate {
 	return gate(GateDigest, true, "both cells have the same")
 }
 
-// difference says that the cell which is filled with a class has something else than the other as of one change; it is empty where it has not, or where that
-// is not known.
-func (d *turn) difference(c cell.Class) string {
+// comparison returns what is known of a class in its cell and in the one that is filled with it, as of one change.
+func (d *turn) comparison(c cell.Class) Comparison {
 	from := d.lane(c).Owner
-	to := d.r.other(from)
-	src, dst := d.seen(from, c), d.seen(to, c)
-	x := dst.Compared
+	src, dst := d.seen(from, c), d.seen(d.r.other(from), c)
 	if common(src, dst) {
-		x = Comparison{Known: true, Change: src.Change, From: src.Digest, To: dst.Digest}
+		return Comparison{Known: true, Change: src.Change, From: src.Digest, To: dst.Digest}
 	}
-	if !x.differs() {
-		return ""
-	}
-	return fmt.Sprintf("%s differs as of change %d: %x at %s, %x at %s", c, x.Change, x.From[:digestShown], from, x.To[:digestShown], to)
+	return dst.Compared
 }
 
 // lossGate is of the classes that the target has. They were equal at the fence, and the source follows: if as of a later change they are not, something was lost
@@ -292,11 +290,10 @@ func (d *turn) lossGate() Gate {
 		if d.lane(c).Owner != d.r.Target {
 			continue
 		}
-		src, dst := d.seen(d.r.Source, c), d.seen(d.r.Target, c)
-		switch why := d.difference(c); {
-		case why != "":
-			return gate(GateLoss, false, "%s", why)
-		case !common(dst, src) && !src.Compared.Known:
+		switch x := d.comparison(c); {
+		case x.differs():
+			return gate(GateLoss, false, "%s", x.text(c, d.r.Target, d.r.Source))
+		case !x.Known:
 			return warn(GateLoss, "%s was not compared with what follows at %s yet", c, d.r.Source)
 		default:
 			g = gate(GateLoss, true, "what follows at %s is the same", d.r.Source)

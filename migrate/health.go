@@ -75,10 +75,6 @@ type told struct {
 
 func (x *compared) told() [2]told { return [2]told{{x.target, &x.now}, {x.source, &x.before}} }
 
-func warn(name, evidence string, args ...any) Gate {
-	return Gate{Name: name, Verdict: Warn, Evidence: fmt.Sprintf(evidence, args...)}
-}
-
 // sum adds up what was counted in both windows.
 func (h *Health) sum(count func(HealthWindow) int64) int64 {
 	var n int64

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -71,6 +72,11 @@ type Comparison struct {
 
 // differs reports whether the cells had something else as of the same change.
 func (c *Comparison) differs() bool { return c.Known && c.From != c.To }
+
+// text says of a class what the cell that it is copied from has, and the other.
+func (c *Comparison) text(class cell.Class, from, to cell.ID) string {
+	return fmt.Sprintf("%s differs as of change %d: %x at %s, %x at %s", class, c.Change, c.From[:digestShown], from, c.To[:digestShown], to)
+}
 
 // HealthWindows is in how many windows in a row the target has to do worse.
 const HealthWindows = 2

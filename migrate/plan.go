@@ -94,10 +94,6 @@ type ideal struct {
 	pause, copyTime time.Duration
 }
 
-// planWindow is in what windows cells measure what a lane does. How soon they have enough of them depends on when the first began: as long as may be waited for it is
-// what a plan says.
-const planWindow = 5 * time.Second
-
 // A guess at what the network and control's log add to a switch, beside the commits in the cells.
 const (
 	planRoundTrips = 20 * time.Millisecond
@@ -111,7 +107,8 @@ func newIdeal(in PlanInput) *ideal {
 		real := in.Observed.Source.Lanes[i]
 		w.o.Source.Lanes[i] = LaneSeen{
 			Known: true, Epoch: l.Epoch, Records: real.Records, Jobs: real.Jobs, Bytes: real.Bytes, Charged: real.Charged, Digest: [32]byte{1},
-			Health: Health{Window: planWindow},
+			// Measured from now on, and known once so many windows are over beside the one that had begun: as long as is waited for it.
+			Health: Health{Window: in.Config.BaselineMax / (HealthWindows + 1)},
 		}
 		w.copyTime += time.Duration(float64(real.Bytes) / float64(max(1, w.r.Options.BytesPerSecond)) * float64(time.Second))
 	}

@@ -37,8 +37,8 @@ func (d *turn) fencing(c cell.Class) {
 	case compared && src.Digest == dst.Digest && d.o.Cell(d.r, to).Reachable:
 		d.commit(c, src)
 	case compared && src.Digest != dst.Digest:
-		d.giveUp(HeldDigest, fmt.Sprintf("%s has %x at %s and %x at %s, both as of change %d",
-			c, src.Digest[:digestShown], from, dst.Digest[:digestShown], to, src.Change))
+		x := Comparison{Known: true, Change: src.Change, From: src.Digest, To: dst.Digest}
+		d.giveUp(HeldDigest, x.text(c, from, to))
 	case fenced && src.Broken:
 		d.giveUp(HeldBroken, fmt.Sprintf("%s has forgotten changes of %s that %s lacks", from, c, to))
 	case d.looked(to) && d.o.Cell(d.r, to).Reachable && !fills:

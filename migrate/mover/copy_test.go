@@ -130,6 +130,7 @@ func TestThrottle(t *testing.T) {
 		now := time.Unix(1000, 0)
 		most := rapid.Int64Range(migrate.BytesPerSecondMin, 64<<20).Draw(t, "most")
 		th := newThrottle(most, now)
+		th.allow(most, rapid.Bool().Draw(t, "it may rest"))
 		th.begin(10 * time.Millisecond)
 		th.learn(20 * time.Millisecond)
 		began, taken, answers := now, 0.0, uint64(0)

@@ -45,7 +45,7 @@ type fakeLane struct {
 	jobs    map[string]fakeJob
 	seq     uint64
 	granted int64
-	sum     []byte // the digest, until a job changes; nil for not computed
+	sum     [sha256.Size]byte // the jobs' digests, added bit by bit
 }
 
 type laneKey struct {
@@ -87,7 +87,7 @@ func (c *fakeCell) open(tenant string, epoch uint64, jobs int) {
 		for i := range jobs {
 			l.seq++
 			id := fmt.Sprintf("%s-%v-%d", tenant, class, i)
-			l.jobs[id] = fakeJob{ID: id, Seq: l.seq, Value: "waits"}
+			l.store(fakeJob{ID: id, Seq: l.seq, Value: "waits"})
 		}
 	}
 	_ = epoch
@@ -132,7 +132,7 @@ func (l *fakeLane) put(j fakeJob) {
 		l.change++
 		j.Change = l.change
 	}
-	l.jobs[j.ID], l.sum = j, nil
+	l.store(j)
 }
 
 // jobs returns what a lane holds, by id.
@@ -192,17 +192,29 @@ func (c *fakeCell) lane(tenant string, class fairleadv1.Class, m *fairleadv1.Mov
 	return l, nil
 }
 
-func (l *fakeLane) digest() []byte {
-	if l.sum != nil {
-		return l.sum
-	}
-	h := sha256.New()
-	for _, id := range slices.Sorted(maps.Keys(l.jobs)) {
-		fmt.Fprintln(h, id, l.jobs[id].Seq, l.jobs[id].Value)
-	}
-	l.sum = h.Sum(nil)
-	return l.sum
+// store and drop keep the digest as they go: a long move asks for it often.
+func (l *fakeLane) store(j fakeJob) {
+	l.drop(j.ID)
+	l.jobs[j.ID] = j
+	l.flip(j)
 }
+
+func (l *fakeLane) drop(id string) {
+	if j, ok := l.jobs[id]; ok {
+		l.flip(j)
+		delete(l.jobs, id)
+	}
+}
+
+// flip adds a job's digest, or takes it off.
+func (l *fakeLane) flip(j fakeJob) {
+	d := sha256.Sum256([]byte(fmt.Sprint(j.ID, " ", j.Seq, " ", j.Value)))
+	for i := range d {
+		l.sum[i] ^= d[i]
+	}
+}
+
+func (l *fakeLane) digest() []byte { return slices.Clone(l.sum[:]) }
 
 func (l *fakeLane) view(class fairleadv1.Class) *fairleadv1.LaneView {
 	v := &fairleadv1.LaneView{
@@ -357,10 +369,9 @@ func (c *fakeCell) ImportLane(ctx context.Context, r *fairleadv1.ImportLaneReque
 		in = append(in, j)
 	}
 	c.index++
-	l.sum = nil
 	for _, j := range in {
 		j.Change = 0
-		l.jobs[j.ID] = j
+		l.store(j)
 		l.seq = max(l.seq, j.Seq)
 	}
 	l.cursor = proto.CloneOf(r.GetNext())
@@ -430,13 +441,12 @@ func (c *fakeCell) WipeLane(ctx context.Context, r *fairleadv1.WipeLaneRequest) 
 		return nil, connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("%v is not wiped", l.mode))
 	}
 	c.index++
-	l.sum = nil
 	n := 0
 	for _, id := range slices.Sorted(maps.Keys(l.jobs)) {
 		if n++; n > c.most {
 			break
 		}
-		delete(l.jobs, id)
+		l.drop(id)
 	}
 	return &fairleadv1.WipeLaneResponse{Left: int64(len(l.jobs))}, nil
 }

@@ -260,9 +260,14 @@ func (c *client) check(t *testing.T, initial int) {
 // until lets the client go on until the migration is in the state.
 func (c *client) until(t *testing.T, limit time.Duration, states ...migrate.State) {
 	t.Helper()
+	c.untilIt(t, limit, func(r migrate.Record) bool { return slices.Contains(states, r.State) })
+}
+
+// untilIt lets the client go on until the migration is so.
+func (c *client) untilIt(t *testing.T, limit time.Duration, is func(migrate.Record) bool) {
+	t.Helper()
 	for began := time.Now(); time.Since(began) < limit; time.Sleep(20 * time.Millisecond) {
-		r, _ := c.control.Record(c.id)
-		if slices.Contains(states, r.State) {
+		if r, _ := c.control.Record(c.id); is(r) {
 			return
 		}
 		c.one(t)
@@ -390,17 +395,13 @@ func TestTurnBack(t *testing.T) {
 				control.declare(t, "m", "ash", "east", "west", func(o *migrate.Options) { o.Manual = turn.from[0] == migrate.Ready })
 				c.until(t, time.Minute, turn.from...)
 				if turn.from[0] == migrate.Ramping {
-					for r, _ := control.Record("m"); r.Lanes[cell.ClassBatch.Index()].Phase < migrate.Observing; r, _ = control.Record("m") {
-						c.one(t)
-						time.Sleep(20 * time.Millisecond)
-					}
+					c.untilIt(t, time.Minute, func(r migrate.Record) bool { return r.Lanes[cell.ClassBatch.Index()].Phase >= migrate.Observing })
 				}
 				began := time.Now()
 				control.ask(t, "m", migrate.Event{Kind: turn.kind})
-				for r, _ := control.Record("m"); r.Owner(cell.ClassBatch) != "east" || r.Owner(cell.ClassInteractive) != "east"; r, _ = control.Record("m") {
-					c.one(t)
-					time.Sleep(20 * time.Millisecond)
-				}
+				c.untilIt(t, time.Minute, func(r migrate.Record) bool {
+					return r.Owner(cell.ClassBatch) == "east" && r.Owner(cell.ClassInteractive) == "east"
+				})
 				if took := time.Since(began); took > 5*time.Second {
 					t.Errorf("the source serves again after %v", took)
 				}
@@ -475,26 +476,15 @@ func TestLossIsHeld(t *testing.T) {
 				control, w := newWorld(t, 60)
 				defer start(t, control.mover(t, nil))()
 				control.declare(t, "m", "ash", "east", "west", func(o *migrate.Options) { o.CanaryTime = 3 * time.Second })
-				until := func(what string, is func(migrate.Record) bool) {
-					t.Helper()
-					for began := time.Now(); time.Since(began) < 10*time.Minute; time.Sleep(20 * time.Millisecond) {
-						if r, _ := control.Record("m"); is(r) {
-							return
-						}
-						w.one(t)
-					}
-					t.Fatalf("never %s: it is %s", what, control.state("m"))
-				}
-				until("there", func(r migrate.Record) bool {
+				w.untilIt(t, 10*time.Minute, func(r migrate.Record) bool {
 					return r.State == c.state && r.Lanes[cell.ClassBatch.Index()].Phase >= migrate.Observing
 				})
 				began := time.Now()
 				control.cells[c.cell].set(func() {
 					l := control.cells[c.cell].lanes[laneKey{"ash", batch}]
-					delete(l.jobs, "ash-CLASS_BATCH-0")
-					l.sum = nil
+					l.drop("ash-CLASS_BATCH-0")
 				})
-				until("held", func(r migrate.Record) bool { return r.Held != "" })
+				w.untilIt(t, 10*time.Minute, func(r migrate.Record) bool { return r.Held != "" })
 				r, _ := control.Record("m")
 				if took := time.Since(began); took > 3*time.Second || r.State != c.state || !strings.HasPrefix(r.Held, migrate.HeldDigest) {
 					t.Errorf("after %v it is %s", took, control.state("m"))
